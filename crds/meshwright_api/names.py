@@ -1,0 +1,97 @@
+"""Every word that objects carry on the API server: group, labels, annotations, reasons, condition types.
+
+Reference pages and tests read this module, so a word is written once, here, with what it means.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+GROUP: Final = "meshwright.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+KIND: Final = "TrainingJob"
+PLURAL: Final = "trainingjobs"
+
+LABEL_JOB: Final = f"{GROUP}/job"
+"""Name of the TrainingJob a pod, Service or ConfigMap belongs to; for people and selectors, never for identity."""
+LABEL_JOB_UID: Final = f"{GROUP}/job-uid"
+"""UID of that TrainingJob: identity, together with the controller ownerReference."""
+LABEL_ROLE: Final = f"{GROUP}/role"
+"""Name of the role (`worker`, ...)."""
+LABEL_INDEX: Final = f"{GROUP}/index"
+"""Index of the pod in its role, from 0."""
+LABEL_INCARNATION: Final = f"{GROUP}/incarnation"
+"""Number of the pod's incarnation; one (role, index, incarnation) is created at most once."""
+LABEL_COMPONENT: Final = f"{GROUP}/component"
+"""What an object that is no pod of the gang is for: `plan` or `placement`."""
+
+ANNOTATION_PLAN: Final = f"{GROUP}/plan-sha256"
+"""SHA-256 of the committed plan that an object was rendered from."""
+
+FIELD_MANAGER: Final = "meshwright"
+
+# Condition types of a TrainingJob.
+ACCEPTED: Final = "Accepted"
+"""The spec can be run. False: the message names the field, its value and a value that works."""
+SCHEDULED: Final = "Scheduled"
+"""The gang has its place. False: the message says what is missing, with counts."""
+RUNNING: Final = "Running"
+"""Every pod of the gang runs."""
+SUSPENDING: Final = "Suspending"
+"""`spec.suspend` is set and pods are still stopping."""
+SUSPENDED: Final = "Suspended"
+SUCCEEDED: Final = "Succeeded"
+FAILED: Final = "Failed"
+"""Terminal; reason and message name the cause, the culprit and the budget."""
+
+# Reasons (of conditions, incidents and events).
+REASON_VALID: Final = "Valid"
+REASON_INVALID_SPEC: Final = "InvalidSpec"
+REASON_WAITING_FOR_CAPACITY: Final = "WaitingForCapacity"
+REASON_WAITING_FOR_OPERATOR: Final = "WaitingForSnapshot"
+REASON_QUOTA_EXCEEDED: Final = "QuotaExceeded"
+REASON_POD_REFUSED: Final = "PodRefused"
+"""The API server refused a pod of ours; the message is the server's."""
+REASON_PLACED: Final = "Placed"
+REASON_STARTING: Final = "Starting"
+REASON_ALL_PODS_RUNNING: Final = "AllPodsRunning"
+REASON_RESTARTING: Final = "Restarting"
+REASON_SUSPEND_REQUESTED: Final = "SuspendRequested"
+REASON_RESUMED: Final = "Resumed"
+REASON_COMPLETED: Final = "Completed"
+REASON_RULE: Final = "FailurePolicyRule"
+REASON_MAX_RESTARTS: Final = "MaxRestartsExceeded"
+REASON_MAX_DISRUPTIONS: Final = "MaxDisruptionsExceeded"
+REASON_ACTIVE_DEADLINE: Final = "ActiveDeadlineExceeded"
+
+MAX_DNS_LABEL: Final = 63
+
+
+def uid5(uid: str) -> str:
+    """Five characters of a job's UID, so that a job that is made again under its name collides with nothing.
+
+    Hashed, because the first characters of a UID need not be spread evenly.
+    """
+    return hashlib.sha256(uid.encode()).hexdigest()[:5]
+
+
+def gang_name(job: str, uid: str) -> str:
+    """The prefix of all derived names, and the name of the headless Service: `<job>-<uid5>`."""
+    return f"{job}-{uid5(uid)}"
+
+
+def pod_name(job: str, uid: str, role: str, index: int, incarnation: int) -> str:
+    """`<job>-<uid5>-<role>-<index>-<incarnation>`; also the pod's hostname."""
+    return f"{gang_name(job, uid)}-{role}-{index}-{incarnation}"
+
+
+def plan_name(job: str, uid: str, incarnation: int) -> str:
+    """Name of the ConfigMap that bootstraps the pods of an incarnation."""
+    return f"{gang_name(job, uid)}-plan-{incarnation}"
+
+
+def placement_name(job: str, uid: str, incarnation: int) -> str:
+    """Name of the ConfigMap, read by the operator alone, with nodes and the frozen rendering of an incarnation."""
+    return f"{gang_name(job, uid)}-placement-{incarnation}"
