@@ -1,0 +1,1 @@
+"""A real Kubernetes on one machine, without Docker and without root."""

@@ -1,0 +1,49 @@
+"""Everything that devcluster raises on purpose.
+
+::
+
+    DevClusterError
+    ├── ToolchainError         the programs cannot be had; the message says what to do
+    ├── StartError             a program of the cluster ended or did not become ready
+    ├── NotRunningError        there is no cluster in that directory
+    ├── AlreadyRunningError    there is one already
+    └── CommandError           kubectl or helm failed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class DevClusterError(Exception):
+    """The root of the tree; its text is written for people."""
+
+
+class ToolchainError(DevClusterError):
+    """The cluster's programs can be neither found nor built."""
+
+
+class StartError(DevClusterError):
+    """A program of the cluster ended, or did not become ready in time."""
+
+
+class NotRunningError(DevClusterError):
+    """No cluster runs in that directory."""
+
+
+class AlreadyRunningError(DevClusterError):
+    """A cluster runs in that directory already."""
+
+
+class CommandError(DevClusterError):
+    """kubectl or helm ended with an error.
+
+    Attributes:
+        returncode: The command's exit status.
+        stdout: What it wrote on standard output.
+        stderr: What it wrote on standard error.
+    """
+
+    def __init__(self, argv: Sequence[str], returncode: int, stdout: str, stderr: str) -> None:
+        super().__init__(f"{' '.join(argv)} ended with {returncode}: {(stderr or stdout).strip()[-2000:]}")
+        self.returncode, self.stdout, self.stderr = returncode, stdout, stderr

@@ -1,0 +1,34 @@
+"""Fixtures: `cluster`, one control plane per session, and `namespace`, a fresh one per test.
+
+They never skip: without the programs a test that asks for a cluster fails and says how to build them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from devcluster.cluster import Cluster
+from devcluster.errors import DevClusterError
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A running control plane without nodes (`cluster.start_nodes` adds some), shared by the whole session."""
+    try:
+        started = Cluster.start(tmp_path_factory.mktemp("cluster"))
+    except DevClusterError as error:
+        pytest.fail(f"no cluster: {error}", pytrace=False)
+    with started:
+        yield started
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A new namespace in which pods can be made at once; its deletion is begun but not waited for."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    cluster.create_namespace(name)
+    yield name
+    cluster.request("DELETE", f"/api/v1/namespaces/{name}")
