@@ -1,10 +1,10 @@
 """The exceptions of the API package.
 
-    ApiError
-      InvalidJob      an object that cannot be run; carries every problem that was found
-      PlanError       a launch plan that this reader cannot use
-        PlanTooNew    it asks for a newer reader
-        PlanUnreadable  it is no launch plan
+ApiError
+  InvalidJob      an object that cannot be run; carries every problem that was found
+  PlanError       a launch plan that this reader cannot use
+    PlanTooNew    it asks for a newer reader
+    PlanUnreadable  it is no launch plan
 """
 
 from __future__ import annotations

@@ -158,7 +158,9 @@ class LaunchPlan(ApiModel):
             raise PlanUnreadable(f"the launch plan is not JSON: {error}") from error
         needed = document.get("minReader", 1) if isinstance(document, dict) else None
         if isinstance(needed, int) and needed > VERSION:
-            raise PlanTooNew(f"the launch plan needs a reader of version {needed}, this one is {VERSION}: update the image")
+            raise PlanTooNew(
+                f"the launch plan needs a reader of version {needed}, this one is {VERSION}: update the image"
+            )
         try:
             return cls.model_validate(document)
         except ValidationError as error:

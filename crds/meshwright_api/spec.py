@@ -125,7 +125,7 @@ class Volume(ApiModel):
     """Source: a path of the node, `{path: /PATH}`; Pod Security of the namespace may refuse it."""
 
     def source(self) -> dict[str, Any]:
-        """The one source, as it stands in a pod's volume: `{"persistentVolumeClaim": {...}}`; empty if none is given."""
+        """The one source as a pod has it: `{"persistentVolumeClaim": {...}}`; empty if none is given."""
         values = self.model_dump(by_alias=True, include=set(VOLUME_SOURCES), exclude_none=True)
         return dict(values)
 
@@ -191,9 +191,7 @@ class FailureRule(ApiModel):
     """Name of the role the rule is for. Default: all roles."""
     exit_codes: Annotated[tuple[Annotated[int, Field(ge=1, le=255)], ...], Field(max_length=255)] = ()
     """Exit codes of the trained container, 1 to 255."""
-    reasons: Annotated[
-        tuple[Annotated[str, Field(min_length=1, max_length=128)], ...], Field(max_length=64)
-    ] = ()
+    reasons: Annotated[tuple[Annotated[str, Field(min_length=1, max_length=128)], ...], Field(max_length=64)] = ()
     """Reasons as the kubelet or the eviction states them: `OOMKilled`, `Evicted`, `DeadlineExceeded`."""
     action: RuleAction
     """Restart (charged to maxRestarts), RestartFree (charged to maxDisruptions) or Fail."""

@@ -1,0 +1,92 @@
+"""Fields that are in the schema, so that the API need not change later, but whose behaviour comes with a later version.
+
+One table: whoever builds the behaviour deletes the line, and the CRD, the controller's check and the docs follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from meshwright_api.errors import Problem
+from meshwright_api.keys import LIST
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A field that this version refuses."""
+
+    path: tuple[str, ...]
+    """Where it stands below `spec`; `[]` for every item of a list."""
+    say: str
+    """What to do instead."""
+    works: tuple[str, ...] = ()
+    """The values that this version has."""
+
+    @property
+    def name(self) -> str:
+        """`spec.queue.backend`."""
+        return ".".join(("spec", *self.path)).replace(f".{LIST}", LIST)
+
+
+FEATURES_LATER: tuple[Later, ...] = (
+    Later(
+        ("trainer",),
+        "the built-in trainer is not part of this version; leave it out and give roles with your own image",
+    ),
+    Later(("elastic",), "elasticity is not part of this version; leave it out and set roles[].replicas"),
+    Later(
+        ("profile",), "profiles are not part of this version; leave it out and put what pods need in roles[].template"
+    ),
+    Later(
+        ("placement",),
+        "topology-aware placement is not part of this version; leave it out and use nodeSelector or affinity in "
+        "roles[].template",
+    ),
+    Later(("roles", LIST, "near"), "placing roles near each other is not part of this version; leave it out"),
+    Later(("roles", LIST, "spread"), "spreading a role is not part of this version; leave it out"),
+    Later(
+        ("queue", "backend"),
+        "this backend is not part of this version; use Native (Meshwright places the gang) or None",
+        works=("Native", "None"),
+    ),
+    Later(
+        ("queue", "provisioning"),
+        "asking for nodes is not part of this version; leave it out or use None, with queue.backend None on autoscaled "
+        "pools",
+        works=("None",),
+    ),
+    Later(
+        ("agent",),
+        "the agent is not part of this version; leave it out or use None",
+        works=("None",),
+    ),
+    Later(
+        ("health", "heartbeatTimeoutSeconds"),
+        "heartbeats need the agent, which is not part of this version; leave it out",
+    ),
+    Later(
+        ("health", "stragglerFactor"),
+        "stragglers are seen by the agent, which is not part of this version; leave it out",
+    ),
+)
+"""What this version refuses."""
+
+
+def feature_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    """A problem for every field of a later version that is set to something this version does not have."""
+    for later in FEATURES_LATER:
+        for field, value in _values(raw, later.path, "spec"):
+            if value is not None and value not in later.works:
+                yield Problem(field, later.say)
+
+
+def _values(value: object, path: tuple[str, ...], walked: str) -> Iterator[tuple[str, object]]:
+    if not path:
+        yield walked, value
+    elif path[0] == LIST:
+        for i, item in enumerate(value if isinstance(value, list | tuple) else ()):
+            yield from _values(item, path[1:], f"{walked}[{i}]")
+    elif isinstance(value, Mapping):
+        yield from _values(value.get(path[0]), path[1:], f"{walked}.{path[0]}")
