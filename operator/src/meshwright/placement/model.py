@@ -1,0 +1,145 @@
+"""The values that the gang queue and the solver speak in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from meshwright.placement.eligibility import ANYWHERE, NodeRules
+from meshwright.placement.nodes import NodeCapacity, Taint
+from meshwright.placement.resources import NOTHING, Resources
+
+__all__ = [
+    "GangRequest",
+    "Member",
+    "NodeCapacity",
+    "Placed",
+    "Refused",
+    "Reservation",
+    "Resources",
+    "RoleRequest",
+    "Snapshot",
+    "Taint",
+]
+
+Member = tuple[str, int]
+"""A place in a gang: role and index. Which incarnation of the pod fills it does not matter here."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleRequest:
+    """What the pods of one role need; a gang of any size is a few of these."""
+
+    role: str
+    replicas: int
+    resources: Resources
+    """Of one pod."""
+    rules: NodeRules = ANYWHERE
+
+    def members(self) -> Iterator[Member]:
+        """Every pod of the role, by index."""
+        return ((self.role, index) for index in range(self.replicas))
+
+
+@dataclass(frozen=True)
+class GangRequest:
+    """A gang that wants to be placed, whole or not at all."""
+
+    job_uid: str
+    namespace: str
+    name: str
+    roles: tuple[RoleRequest, ...]
+    """In rank order; a role without pods asks for nothing."""
+    created: datetime
+    priority: int = 0
+    avoid: frozenset[str] = frozenset()
+    """Nodes that are used only if nothing else will do."""
+    prefer: Mapping[Member, str] = field(default_factory=dict)
+    """The gang's own places of before, which it keeps where it can: it is being restarted, not started."""
+
+    @property
+    def size(self) -> int:
+        """Pods in the gang."""
+        return sum(role.replicas for role in self.roles)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A node for every pod of the gang."""
+
+    nodes: Mapping[Member, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why the gang has no place now."""
+
+    reason: str
+    """One of the reasons of `meshwright_api.names`."""
+    message: str
+    """Counts and what would help; never the name of a node or of another job."""
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """The places of a gang whose plan is committed; they are its own until the job ends or gives them back."""
+
+    job_uid: str
+    incarnation: int
+    nodes: Mapping[Member, str]
+    requests: Mapping[str, Resources]
+    """Requests of a pod, by role."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Every node, and what is left of it, at one moment."""
+
+    nodes: tuple[NodeCapacity, ...]
+    free: Mapping[str, Resources]
+    """By node: allocatable, less what bound pods hold and what is reserved for pods that are not bound yet."""
+    own: Mapping[str, Mapping[str, Resources]] = field(default_factory=dict)
+    """By job UID and node: what that gang holds or has reserved."""
+    held: frozenset[str] = frozenset()
+    """Nodes that are kept for gangs ahead in the queue."""
+    _takers: dict[NodeRules, tuple[NodeCapacity, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    def free_for(self, gang: GangRequest, node: str) -> Resources:
+        """What the gang may take of the node. Its own pods there count as free: they give way to its new ones."""
+        own = self.own.get(gang.job_uid, {}).get(node)
+        return self.free[node] if own is None else self.free[node] + own
+
+    def takers(self, rules: NodeRules) -> tuple[NodeCapacity, ...]:
+        """Nodes that take pods with these rules, by name; remembered, since most gangs of a queue are alike."""
+        if rules not in self._takers:
+            fitting = (node for node in self.nodes if rules.obstacle(node) is None)
+            self._takers[rules] = tuple(sorted(fitting, key=lambda node: node.name))
+        return self._takers[rules]
+
+    def with_placed(self, gang: GangRequest, placed: Placed) -> Snapshot:
+        """The same moment after the gang was given its nodes; what it holds elsewhere stays taken until it is gone."""
+        requests = {role.role: role.resources for role in gang.roles}
+        wanted: dict[str, Resources] = {}
+        for (role, node), count in Counter((member[0], node) for member, node in placed.nodes.items()).items():
+            wanted[node] = wanted.get(node, NOTHING) + requests[role] * count
+        own, free = dict(self.own.get(gang.job_uid, {})), dict(self.free)
+        for node, amount in wanted.items():
+            before = own.get(node, NOTHING)
+            own[node] = amount.most(before)
+            free[node] += before - own[node]
+        return replace(self, free=free, own={**self.own, gang.job_uid: own})
+
+    def holding(self, nodes: frozenset[str]) -> Snapshot:
+        """The same moment with these nodes kept for gangs ahead."""
+        return replace(self, held=nodes)
+
+    def without_gangs(self) -> Snapshot:
+        """The cluster as it would be if every gang were gone and only foreign pods remained."""
+        free = dict(self.free)
+        for own in self.own.values():
+            for node, amount in own.items():
+                if node in free:
+                    free[node] += amount
+        return replace(self, free=free, own={}, held=frozenset())

@@ -1,0 +1,82 @@
+"""Why a gang waits, in counts: never the name of a node, of a job or of a pod, which may be another tenant's."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from meshwright_api import names
+
+from meshwright.placement.model import GangRequest, NodeCapacity, Refused, RoleRequest, Snapshot
+from meshwright.placement.resources import GPU, Resources
+
+_BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
+
+
+def refusal(gang: GangRequest, snapshot: Snapshot) -> Refused:
+    """What is missing for the first kind of pods that does not fit, node by node, by cause."""
+    sentences = []
+    for role in gang.roles:
+        room = sum(_room(gang, role, node, snapshot) for node in snapshot.nodes)
+        if room < role.replicas:
+            pods = "1 pod of role" if role.replicas == 1 else f"{role.replicas} pods of role"
+            need = "needs" if role.replicas == 1 else "each need"
+            sentences.append(
+                f"{pods} {role.role} {need} {describe(role.resources)}; there is room for {room}: "
+                f"{_census(gang, role, snapshot)}"
+            )
+    if not sentences:
+        sentences.append(f"each role alone would fit, but not all {gang.size} pods of the gang together")
+    return Refused(names.REASON_WAITING_FOR_CAPACITY, "; ".join(sentences))
+
+
+def turn(ahead: int) -> Refused:
+    """The gang would fit, but only on nodes that are kept for gangs before it."""
+    jobs = "1 job" if ahead == 1 else f"{ahead} jobs"
+    message = f"would fit now, but its nodes are kept for {jobs} ahead in the queue"
+    return Refused(names.REASON_WAITING_FOR_TURN, message)
+
+
+def describe(resources: Resources) -> str:
+    """An amount for people: `8 nvidia.com/gpu, 96 cpu, 1Ti memory`."""
+    amounts = {name: amount for name, amount in resources.items() if amount > 0 and name != "pods"}
+    ordered = [GPU, *(name for name in amounts if name != GPU)]
+    return ", ".join(f"{_amount(name, amounts[name])} {name}" for name in ordered if name in amounts) or "no resources"
+
+
+def _room(gang: GangRequest, role: RoleRequest, node: NodeCapacity, snapshot: Snapshot) -> int:
+    if node.name in snapshot.held or role.rules.obstacle(node) is not None:
+        return 0
+    return role.resources.times_in(snapshot.free_for(gang, node.name), role.replicas)
+
+
+def _census(gang: GangRequest, role: RoleRequest, snapshot: Snapshot) -> str:
+    """Counts every node under one cause."""
+    if not snapshot.nodes:
+        return "the cluster has no nodes"
+    causes = Counter(_cause(gang, role, node, snapshot) for node in snapshot.nodes)
+    total = "1 node" if len(snapshot.nodes) == 1 else f"{len(snapshot.nodes)} nodes"
+    return f"of {total} " + ", ".join(f"{count} {cause}" for cause, count in causes.most_common())
+
+
+def _cause(gang: GangRequest, role: RoleRequest, node: NodeCapacity, snapshot: Snapshot) -> str:
+    if obstacle := role.rules.obstacle(node):
+        return obstacle
+    if node.name in snapshot.held:
+        return "kept for jobs ahead"
+    if short := role.resources.short_of(node.allocatable):
+        return f"too small ({', '.join(short)})"
+    if short := role.resources.short_of(snapshot.free_for(gang, node.name)):
+        return f"busy ({', '.join(short)})"
+    return "with room"
+
+
+def _amount(name: str, amount: int) -> str:
+    if name == "cpu":
+        return f"{amount / 1000:g}" if amount % 1000 == 0 or amount > 1000 else f"{amount}m"
+    if name != "memory" and "storage" not in name and not name.startswith("hugepages-"):
+        return str(amount)
+    power = 0
+    while amount % 1024 == 0 and amount and power < len(_BINARY) - 1:
+        amount //= 1024
+        power += 1
+    return f"{amount}{_BINARY[power]}"

@@ -1,0 +1,110 @@
+"""Where the pods of one gang go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from meshwright.placement.eligibility import NodeRules
+from meshwright.placement.model import GangRequest, Member, Placed, Refused, Snapshot
+from meshwright.placement.reasons import refusal
+from meshwright.placement.resources import Resources
+
+
+class Solver(Protocol):
+    """Finds a place for a whole gang, or says why there is none. Equal input gives equal output."""
+
+    def place(self, gang: GangRequest, snapshot: Snapshot) -> Placed | Refused:
+        """A node for every pod of the gang within what the snapshot has free, or the reason why not."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Pods of a gang that are alike, and the nodes that take them, best first."""
+
+    resources: Resources
+    members: tuple[Member, ...]
+    nodes: tuple[str, ...]
+
+
+class FirstFit:
+    """Fills one node after the other in the order of their names, so that consecutive ranks sit together.
+
+    Pods keep the nodes that the gang had before, where these still take them. Nodes to avoid come last, and pods
+    without GPUs take nodes without GPUs first. For pods that are all alike it finds a place whenever there is one. A
+    gang of several kinds is tried in several orders; it may still miss a place that an exhaustive search would find.
+    """
+
+    def place(self, gang: GangRequest, snapshot: Snapshot) -> Placed | Refused:
+        """A node for every pod of the gang, or the reason why not."""
+        kinds = _kinds(gang, snapshot)
+        free = {node: snapshot.free_for(gang, node) for node in {node for kind in kinds for node in kind.nodes}}
+        keep = {member: node for member, node in gang.prefer.items() if node not in gang.avoid}
+        for order, kept in _tries(kinds, keep):
+            nodes = _pack(order, free, kept)
+            if nodes is not None:
+                return Placed(nodes)
+        return refusal(gang, snapshot)
+
+
+def _kinds(gang: GangRequest, snapshot: Snapshot) -> tuple[_Kind, ...]:
+    alike: dict[tuple[Resources, NodeRules], list[Member]] = {}
+    for role in gang.roles:
+        if role.replicas:
+            alike.setdefault((role.resources, role.rules), []).extend(role.members())
+    return tuple(
+        _Kind(resources, tuple(members), _candidates(resources, rules, gang.avoid, snapshot))
+        for (resources, rules), members in alike.items()
+    )
+
+
+def _candidates(
+    resources: Resources, rules: NodeRules, avoid: frozenset[str], snapshot: Snapshot
+) -> tuple[str, ...]:
+    takers = [node for node in snapshot.takers(rules) if node.name not in snapshot.held]
+    if avoid or not resources.gpus:
+        takers.sort(key=lambda node: (node.name in avoid, not resources.gpus and node.allocatable.gpus > 0))
+    return tuple(node.name for node in takers)
+
+
+def _tries(
+    kinds: tuple[_Kind, ...], keep: Mapping[Member, str]
+) -> list[tuple[tuple[_Kind, ...], Mapping[Member, str]]]:
+    """Orders in which to place the kinds, most promising first; one is enough where all pods are alike."""
+    if len(kinds) < 2:
+        return [(kinds, keep)]
+    largest = tuple(sorted(kinds, key=lambda k: (-k.resources.gpus, -k.resources.cpu, -k.resources.memory)))
+    choosiest = tuple(sorted(largest, key=lambda k: len(k.nodes)))
+    return [(order, kept) for kept in ([keep, {}] if keep else [{}]) for order in (largest, choosiest, kinds)]
+
+
+def _pack(
+    kinds: tuple[_Kind, ...], free: Mapping[str, Resources], keep: Mapping[Member, str]
+) -> dict[Member, str] | None:
+    """Places kind after kind; None as soon as a pod is left over."""
+    left = dict(free)
+    nodes: dict[Member, str] = {}
+    # Kept places first, for all kinds, or a pod without one could take another's.
+    for kind in kinds if keep else ():
+        takes = frozenset(kind.nodes)
+        for member in kind.members:
+            node = keep.get(member, "")
+            if node in takes and kind.resources.fits(left[node]):
+                nodes[member] = node
+                left[node] -= kind.resources
+    for kind in kinds:
+        waiting = [member for member in kind.members if member not in nodes]
+        done = 0
+        for node in kind.nodes:
+            count = kind.resources.times_in(left[node], len(waiting) - done)
+            if count:
+                nodes.update((member, node) for member in waiting[done : done + count])
+                left[node] -= kind.resources * count
+                done += count
+                if done == len(waiting):
+                    break
+        if done < len(waiting):
+            return None
+    return nodes
