@@ -1,0 +1,122 @@
+"""From waiting to a committed plan."""
+
+from __future__ import annotations
+
+from meshwright_api import names
+from meshwright_api.status import Phase, PodCounts, TrainingJobStatus
+
+from meshwright.lifecycle.conditions import holds, put
+from meshwright.lifecycle.deadlines import start_active_clock, stop_active_clock
+from meshwright.lifecycle.incidents import gang_of
+from meshwright.lifecycle.model import Decision, Observation, Offer, Policy
+
+_WITHOUT_PLAN = frozenset({None, Phase.PENDING, Phase.SUSPENDED, Phase.RESTARTING})
+
+
+def plan_is_lost(o: Observation) -> bool:
+    """Whether the committed plan was never stored and nobody holds it: its writer died between the two writes.
+
+    With pods about, the loss is an incident instead, since they must be stopped first.
+    """
+    status = o.status
+    return (
+        status.phase is Phase.ADMITTED
+        and status.launched != status.attempt
+        and o.plan_stored != status.plan_sha256
+        and o.plan_in_hand != status.plan_sha256
+        and not gang_of(o)
+    )
+
+
+def awaits_plan(o: Observation) -> bool:
+    """Whether the job needs a plan now. A job that restarts keeps its old plan's places until it has a new plan."""
+    status = o.status
+    if o.job.policy is None or status.incident or o.job.policy.suspend or holds(status, names.SUSPENDING):
+        return False
+    return status.phase in _WITHOUT_PLAN or plan_is_lost(o)
+
+
+def needs_offer(o: Observation) -> bool:
+    """Whether the gang queue must be asked before deciding."""
+    return not o.job.deleting and awaits_plan(o)
+
+
+def next_attempt(status: TrainingJobStatus) -> int:
+    """The attempt that a plan committed now belongs to: an incident has numbered it already, a resume has not."""
+    return status.attempt if status.attempt > status.planned else status.attempt + 1
+
+
+def next_incarnation(status: TrainingJobStatus) -> int:
+    """The incarnation that a plan committed now creates. Never reused, so a late writer's pods can be told apart."""
+    return status.incarnation + 1
+
+
+def admit(o: Observation, policy: Policy) -> Decision | None:
+    """Commits the plan that was offered, or says why the job waits."""
+    if not awaits_plan(o):
+        return None
+    if o.offer is None:
+        return Decision(wake_after=1, why="the queue has not answered")
+    return _commit(o, policy, o.offer) if o.offer.plan_sha256 else _wait(o, policy, o.offer)
+
+
+def _commit(o: Observation, policy: Policy, offer: Offer) -> Decision:
+    status = start_active_clock(o.status, o.now)
+    attempt, incarnation = next_attempt(status), next_incarnation(status)
+    status = status.model_copy(
+        update={
+            "phase": Phase.ADMITTED,
+            "reason": names.REASON_PLACED,
+            "observed_generation": o.job.generation,
+            "attempt": attempt,
+            "planned": attempt,
+            "incarnation": incarnation,
+            "plan_sha256": offer.plan_sha256,
+            "succeeded": (),
+            "start_time": status.start_time or o.now,
+            "admitted_time": o.now,
+            "mesh": policy.mesh,
+            "pods": PodCounts(desired=policy.size),
+            "ready": f"0/{policy.size}",
+        }
+    )
+    status = put(
+        status,
+        names.SCHEDULED,
+        True,
+        names.REASON_PLACED,
+        offer.message or f"Attempt {attempt}: every pod has its place.",
+        now=o.now,
+        generation=o.job.generation,
+    )
+    if holds(status, names.SUSPENDED):
+        status = put(status, names.SUSPENDED, False, names.REASON_RESUMED, "", now=o.now, generation=o.job.generation)
+    return Decision(status=status, why=f"attempt {attempt}: committing plan {offer.plan_sha256[:12]}")
+
+
+def _wait(o: Observation, policy: Policy, offer: Offer) -> Decision:
+    """Says why the job waits; a message whose numbers changed is refreshed, but not at every change."""
+    status = stop_active_clock(o.status, o.now).model_copy(
+        update={
+            "phase": Phase.PENDING,
+            "reason": offer.reason,
+            "observed_generation": o.job.generation,
+            "admitted_time": None,
+            # A waiting gang holds nothing: two that each held half of the other's place would wait for ever.
+            "plan_sha256": "",
+            "pods": PodCounts(desired=policy.size),
+            "ready": f"0/{policy.size}",
+            "mesh": policy.mesh,
+        }
+    )
+    status = put(status, names.SCHEDULED, False, offer.reason, offer.message, now=o.now, generation=o.job.generation)
+    if holds(status, names.SUSPENDED):
+        status = put(status, names.SUSPENDED, False, names.REASON_RESUMED, "", now=o.now, generation=o.job.generation)
+    news = (status.phase, status.reason, status.observed_generation) != (
+        o.status.phase,
+        o.status.reason,
+        o.status.observed_generation,
+    )
+    if news or (status != o.status and o.progress_due):
+        return Decision(status=status, why=f"waiting: {offer.message}")
+    return Decision(wake_after=None if status == o.status else 30, why=f"waiting: {offer.message}")

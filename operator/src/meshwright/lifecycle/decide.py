@@ -1,0 +1,91 @@
+"""The decision of one pass: what a job needs now.
+
+Reads as a table of contents: the first step that has something to say decides. A pass either writes the status or acts;
+whatever an action relies on is therefore durable before it, and a crash between two passes loses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from meshwright_api import names
+from meshwright_api.status import Phase
+
+from meshwright.lifecycle import stopping
+from meshwright.lifecycle.admitting import admit, needs_offer
+from meshwright.lifecycle.breaking import judge_incident, open_incident, refund
+from meshwright.lifecycle.conditions import put
+from meshwright.lifecycle.deadlines import next_deadline
+from meshwright.lifecycle.ending import expire, finish, finished, record_successes
+from meshwright.lifecycle.model import Decision, Observation, Policy
+from meshwright.lifecycle.phases import TERMINAL, step
+from meshwright.lifecycle.starting import launch, run
+
+__all__ = ["decide", "needs_offer"]
+
+Step = Callable[[Observation, Policy], Decision | None]
+
+STEPS: Final[tuple[Step, ...]] = (
+    finish,
+    expire,
+    judge_incident,
+    stopping.suspend,
+    refund,
+    open_incident,
+    admit,
+    launch,
+    record_successes,
+    stopping.clear_old_pods,
+    run,
+)
+"""In the order in which they may speak."""
+
+
+def decide(o: Observation) -> Decision:
+    """What the job needs now."""
+    if o.job.deleting:
+        return Decision(why="deleted; the garbage collector removes what it owns")
+    if o.status.phase in TERMINAL:
+        return finished(o)
+    policy = o.job.policy
+    if policy is None:
+        return _refuse(o)
+    o = _accept(o)
+    for speak in STEPS:
+        if decision := speak(o, policy):
+            return _checked(o, decision)
+    return Decision(wake_after=next_deadline(o, policy), why="nothing to do")
+
+
+def _accept(o: Observation) -> Observation:
+    """The observation with the spec's acceptance noted in the draft; it is written with the next real change."""
+    status = put(o.status, names.ACCEPTED, True, names.REASON_VALID, "", now=o.now, generation=o.job.generation)
+    return replace(o, status=status)
+
+
+def _refuse(o: Observation) -> Decision:
+    """A spec that cannot be run: say so; touch nothing, since a spec that is unreadable says nothing about pods."""
+    status = put(
+        o.status,
+        names.ACCEPTED,
+        False,
+        names.REASON_INVALID_SPEC,
+        o.job.problem,
+        now=o.now,
+        generation=o.job.generation,
+    )
+    update: dict[str, object] = {"observed_generation": o.job.generation}
+    if status.phase is None:
+        update |= {"phase": Phase.PENDING, "reason": names.REASON_INVALID_SPEC}
+    status = status.model_copy(update=update)
+    if status == o.status:
+        return Decision(why="the spec cannot be run")
+    return Decision(status=status, why="the spec cannot be run")
+
+
+def _checked(o: Observation, decision: Decision) -> Decision:
+    if decision.status is not None and decision.status.phase is not None:
+        step(o.status.phase, decision.status.phase)
+    return decision

@@ -1,0 +1,94 @@
+"""Stopping pods: for an incident, for a suspension, and those that a newer incarnation has replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from meshwright_api import names
+from meshwright_api.status import Phase, PodCounts, TrainingJobStatus
+
+from meshwright.lifecycle.conditions import holds, put
+from meshwright.lifecycle.deadlines import stop_active_clock
+from meshwright.lifecycle.model import Decision, DeletePod, Observation, Pod, Policy
+
+
+def stop_pods(o: Observation, policy: Policy, pods: Iterable[Pod], at_most: int | None = None) -> tuple[DeletePod, ...]:
+    """Deletions for pods that run and that nobody has asked to stop; on lost nodes by force, if the policy says so."""
+    actions = []
+    for pod in pods:
+        if pod.ended:
+            continue
+        grace = policy.grace_of(pod.identity.role)
+        if not pod.stopping:
+            actions.append(DeletePod(pod.name, pod.uid, grace if at_most is None else min(grace, at_most)))
+        elif policy.force_delete_on_lost_node and pod.node in o.lost_nodes:
+            actions.append(DeletePod(pod.name, pod.uid, 0))
+    return tuple(actions)
+
+
+def remove_pods(o: Observation, policy: Policy, pods: Iterable[Pod]) -> tuple[DeletePod, ...]:
+    """Deletions for all of those pods, also for those that have ended."""
+    pods = tuple(pods)
+    ended = tuple(DeletePod(pod.name, pod.uid, 0) for pod in pods if pod.ended and not pod.stopping)
+    return (*stop_pods(o, policy, pods), *ended)
+
+
+def clear_old_pods(o: Observation, policy: Policy) -> Decision | None:
+    """Removes what a newer incarnation has replaced, except the last culprit's remains, kept for who looks into it."""
+    culprit = o.status.incidents[-1].culprit.pod_uid if o.status.incidents else ""
+    old = [pod for pod in o.pods if pod.identity.incarnation < o.status.incarnation]
+    actions = remove_pods(o, policy, (pod for pod in old if not (pod.ended and pod.uid == culprit)))
+    if not actions or o.status.incident:
+        return None
+    return Decision(actions=actions, why=f"removing {len(actions)} pods of older incarnations")
+
+
+def suspend(o: Observation, policy: Policy) -> Decision | None:
+    """Stops the gang when asked to. Once begun it is carried through, since pods have been stopped already."""
+    under_way = holds(o.status, names.SUSPENDING)
+    if not (policy.suspend or under_way):
+        return None
+    if o.status.phase is Phase.SUSPENDED:
+        return None if not policy.suspend else Decision(why="suspended")
+    if not o.pods:
+        return Decision(status=_suspended(o, policy), why="suspended: no pod remains")
+    if not under_way:
+        message = f"Stopping {len(o.pods)} pods; the phase changes when none remains."
+        status = put(
+            o.status,
+            names.SUSPENDING,
+            True,
+            names.REASON_SUSPEND_REQUESTED,
+            message,
+            now=o.now,
+            generation=o.job.generation,
+        )
+        return Decision(status=status.model_copy(update={"observed_generation": o.job.generation}), why=message)
+    actions = remove_pods(o, policy, o.pods)
+    return Decision(actions=actions, why=f"suspending: {len(o.pods)} pods remain")
+
+
+def _suspended(o: Observation, policy: Policy) -> TrainingJobStatus:
+    status = stop_active_clock(o.status, o.now).model_copy(
+        update={
+            "phase": Phase.SUSPENDED,
+            "reason": names.REASON_SUSPEND_REQUESTED,
+            "observed_generation": o.job.generation,
+            "plan_sha256": "",
+            "admitted_time": None,
+            "succeeded": (),
+            "pods": PodCounts(desired=policy.size),
+            "ready": f"0/{policy.size}",
+        }
+    )
+    facts = (
+        (names.SUSPENDED, True, "Suspended by spec.suspend; set it to false to resume."),
+        (names.SUSPENDING, False, ""),
+        (names.RUNNING, False, ""),
+        (names.SCHEDULED, False, "Suspended jobs hold no place."),
+    )
+    for kind, value, message in facts:
+        if value or holds(status, kind):
+            reason = names.REASON_SUSPEND_REQUESTED
+            status = put(status, kind, value, reason, message, now=o.now, generation=o.job.generation)
+    return status
