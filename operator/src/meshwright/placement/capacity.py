@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from meshwright_api import names
-
 from meshwright.placement.model import NodeCapacity, Reservation, Snapshot
 from meshwright.placement.requests import pod_requests
 from meshwright.placement.resources import NOTHING, Resources
+from meshwright_api import names
 
 
 @dataclass(frozen=True, slots=True)

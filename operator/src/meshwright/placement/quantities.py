@@ -8,9 +8,8 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from meshwright_api import quantity
-
 from meshwright.placement.errors import InvalidQuantity
+from meshwright_api import quantity
 
 MAX = 2**63 - 1
 
@@ -21,7 +20,7 @@ def units(value: object) -> int:
     Raises:
         InvalidQuantity: it is no quantity.
     """
-    return _scaled(value, 1)
+    return _whole(value, 1)
 
 
 def millis(value: object) -> int:
@@ -30,13 +29,20 @@ def millis(value: object) -> int:
     Raises:
         InvalidQuantity: it is no quantity.
     """
-    return _scaled(value, 1000)
+    return _whole(value, 1000)
 
 
-# A cluster has few distinct quantities, and each is read once per pod. `typed` keeps True and 1 apart.
-@lru_cache(maxsize=4096, typed=True)
-def _scaled(value: object, factor: int) -> int:
-    number = quantity.parse(value)
-    if number is None:
-        raise InvalidQuantity(f"{value!r:.80} is no quantity; write a number with an optional suffix, such as 500m or 16Gi")
-    return max(-MAX, min(MAX, math.ceil(number * factor)))
+def _whole(value: object, factor: int) -> int:
+    # The text of a bare number is what the API server would have parsed; a boolean is no number.
+    text = str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+    whole = None if text is None else _parse(text, factor)
+    if whole is None:
+        raise InvalidQuantity(f"{value!r:.80} is no quantity; write a number with a suffix or none, as in 500m or 16Gi")
+    return whole
+
+
+# A cluster has few distinct quantities, and each is read once per pod.
+@lru_cache(maxsize=4096)
+def _parse(text: str, factor: int) -> int | None:
+    number = quantity.parse(text)
+    return None if number is None else max(-MAX, min(MAX, math.ceil(number * factor)))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from meshwright_api import names
-
 from meshwright.placement.model import GangRequest, NodeCapacity, Refused, RoleRequest, Snapshot
 from meshwright.placement.resources import GPU, Resources
+from meshwright_api import names
 
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
 

@@ -1,0 +1,166 @@
+"""The plan of one incarnation, frozen: everything its pods are made from.
+
+It is kept in two ConfigMaps. The plan map is mounted in every pod and does not grow with their number. The placement map
+is read by the operator alone: the nodes, and the rendered pod of each role. The hash covers both texts as they were
+written, so a newer operator that finds them renders the rest of the pods as the older one would have.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
+
+from meshwright.placement.model import Member, Placed, Reservation
+from meshwright.placement.requests import pod_requests
+from meshwright.rendering.environment import PLAN_FILE
+from meshwright.rendering.errors import PlanBroken
+from meshwright.rendering.objects import labels, owned
+from meshwright.rendering.perpod import Stencil
+from meshwright_api import names
+from meshwright_api.errors import PlanError
+from meshwright_api.job import Metadata
+from meshwright_api.launch_plan import LaunchPlan
+
+PLACEMENT_FILE: Final = "placement.json.gz"
+_VERSION: Final = 1
+_MOST_BYTES: Final = 64 * 2**20
+"""A placement that unpacks to more is no placement of ours; whoever may write ConfigMaps could send a bomb."""
+
+
+@dataclass(frozen=True)
+class FrozenPlan:
+    """One incarnation of a gang, ready to be stored and to make pods of."""
+
+    plan_text: str
+    """The launch plan as pods read it."""
+    placement_text: str
+    """Nodes and rendered pods, as the operator reads them."""
+    launch_plan: LaunchPlan
+    nodes: Mapping[Member, str]
+    """By role and index; empty where kube-scheduler places the pods."""
+    pods: Mapping[str, Stencil]
+    """By role."""
+
+    @classmethod
+    def make(cls, plan: LaunchPlan, pods: Mapping[str, Stencil], placed: Placed | None) -> FrozenPlan:
+        """Freezes a plan, its rendered pods and their places."""
+        roles = [
+            {
+                "name": role.name,
+                "pod": pods[role.name].dump(),
+                "nodes": _runs(placed.nodes[role.name, index] for index in range(role.replicas)) if placed else [],
+            }
+            for role in plan.roles
+        ]
+        text = json.dumps({"version": _VERSION, "roles": roles}, sort_keys=True, separators=(",", ":"))
+        return cls._read(plan.to_json(), text)
+
+    @classmethod
+    def load(cls, plan_map: Mapping[str, Any], placement_map: Mapping[str, Any], sha256: str = "") -> FrozenPlan:
+        """Reads back what `plan_config_map` and `placement_config_map` wrote.
+
+        Args:
+            plan_map: the ConfigMap with the launch plan.
+            placement_map: the ConfigMap with nodes and rendered pods.
+            sha256: the hash that was committed; without it only the two maps are held against each other.
+
+        Raises:
+            PlanBroken: they are not what was committed.
+        """
+        stated = {_stated_hash(plan_map), _stated_hash(placement_map), sha256 or _stated_hash(plan_map)}
+        if len(stated) != 1 or "" in stated:
+            raise PlanBroken("the stored plan and placement are of another plan than the committed one")
+        try:
+            plan_text = plan_map["data"][PLAN_FILE]
+            frozen = cls._read(plan_text, _unpack(placement_map["binaryData"][PLACEMENT_FILE]))
+        except (KeyError, TypeError, ValueError, AttributeError, EOFError, OSError, zlib.error, PlanError) as error:
+            raise PlanBroken(f"the stored plan cannot be read: {error}") from error
+        if {frozen.sha256} != stated:
+            raise PlanBroken("the stored plan was changed: it does not have the hash it states")
+        return frozen
+
+    @classmethod
+    def _read(cls, plan_text: str, placement_text: str) -> FrozenPlan:
+        document = json.loads(placement_text)
+        if document["version"] != _VERSION:
+            raise ValueError(f"version {document['version']} of the placement is not known, only {_VERSION}")
+        nodes = {
+            (role["name"], index): node for role in document["roles"] for index, node in enumerate(_unroll(role["nodes"]))
+        }
+        pods = {role["name"]: Stencil.load(role["pod"]) for role in document["roles"]}
+        return cls(plan_text, placement_text, LaunchPlan.from_json(plan_text), nodes, pods)
+
+    @property
+    def sha256(self) -> str:
+        """Hash of everything the pods are made from: the commit in status."""
+        digest = hashlib.sha256()
+        for text in (self.plan_text, self.placement_text):
+            digest.update(f"{len(text.encode())}\n{text}".encode())
+        return digest.hexdigest()
+
+    @property
+    def attempt(self) -> int:
+        """The attempt that the pods start with."""
+        return self.launch_plan.attempt
+
+    @property
+    def incarnation(self) -> int:
+        """The set of pods that is made from this."""
+        return self.launch_plan.incarnation
+
+    @property
+    def members(self) -> Iterator[Member]:
+        """Every pod, in rank order."""
+        return ((role.name, index) for role in self.launch_plan.roles for index in range(role.replicas))
+
+    def reservation(self) -> Reservation:
+        """What the gang holds of the cluster from the commit on."""
+        requests = {role: pod_requests(stencil.manifest) for role, stencil in self.pods.items()}
+        return Reservation(self.launch_plan.job.uid, self.incarnation, self.nodes, requests)
+
+    def plan_config_map(self) -> dict[str, Any]:
+        """The map that pods mount."""
+        return self._map("plan", names.plan_name, {"data": {PLAN_FILE: self.plan_text}})
+
+    def placement_config_map(self) -> dict[str, Any]:
+        """The map that only the operator reads."""
+        packed = gzip.compress(self.placement_text.encode(), mtime=0)
+        content = {"binaryData": {PLACEMENT_FILE: base64.b64encode(packed).decode()}}
+        return self._map("placement", names.placement_name, content)
+
+    def _map(self, component: str, name: Any, content: Mapping[str, Any]) -> dict[str, Any]:
+        job = Metadata(**self.launch_plan.job.model_dump())
+        metadata = owned(job, name(job.name, job.uid, self.incarnation))
+        metadata["labels"] = labels(job, self.incarnation) | {names.LABEL_COMPONENT: component}
+        metadata["annotations"] = {names.ANNOTATION_PLAN: self.sha256}
+        # Immutable, so that thousands of kubelets need not watch it.
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "immutable": True, **content}
+
+
+def _stated_hash(config_map: Mapping[str, Any]) -> str:
+    annotations = (config_map.get("metadata") or {}).get("annotations") or {}
+    return str(annotations.get(names.ANNOTATION_PLAN) or "")
+
+
+def _unpack(packed: str) -> str:
+    stream = zlib.decompressobj(wbits=31)
+    text = stream.decompress(base64.b64decode(packed, validate=True), _MOST_BYTES)
+    if not stream.eof:
+        raise ValueError("the placement is cut short or too large")
+    return text.decode()
+
+
+def _runs(nodes: Iterable[str]) -> list[list[Any]]:
+    """Neighbouring pods on one node as one entry."""
+    return [[node, sum(1 for _ in pods)] for node, pods in groupby(nodes)]
+
+
+def _unroll(runs: Iterable[tuple[str, int]]) -> Iterator[str]:
+    return (node for node, count in runs for _ in range(count))

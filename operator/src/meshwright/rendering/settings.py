@@ -1,0 +1,27 @@
+"""What rendering depends on beside the job itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+POD_SECURITY_LABEL = "pod-security.kubernetes.io/enforce"
+RESTRICTED = "restricted"
+
+
+@dataclass(frozen=True, slots=True)
+class RenderSettings:
+    """The administrator's part of every pod."""
+
+    run_as_non_root: bool = False
+    """Sets `runAsNonRoot` where the template says nothing. Stock training images run as root and would not start."""
+
+    @classmethod
+    def for_namespace(cls, labels: Mapping[str, str], pod_security: str = "") -> RenderSettings:
+        """The settings for jobs of a namespace.
+
+        Args:
+            labels: of the namespace; one that enforces the restricted standard refuses pods that may run as root.
+            pod_security: the chart's `jobs.podSecurity`; `restricted` asks for the same everywhere.
+        """
+        return cls(run_as_non_root=RESTRICTED in (labels.get(POD_SECURITY_LABEL), pod_security))
