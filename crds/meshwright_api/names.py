@@ -89,6 +89,18 @@ def pod_name(job: str, uid: str, role: str, index: int, incarnation: int) -> str
     return f"{gang_name(job, uid)}-{role}-{index}-{incarnation}"
 
 
+def parse_pod_name(name: str, job: str, uid: str) -> tuple[str, int, int] | None:
+    """Role, index and incarnation of a pod of the job; None if no such pod could have that name.
+
+    Read from the name, since labels can be changed on a living pod and its name cannot.
+    """
+    prefix = gang_name(job, uid) + "-"
+    role, _, numbers = name.removeprefix(prefix).rpartition("-")
+    role, _, index = role.rpartition("-")
+    whole = all(text.isascii() and text.isdecimal() and len(text) < 10 for text in (index, numbers))
+    return (role, int(index), int(numbers)) if name.startswith(prefix) and role and whole else None
+
+
 def plan_name(job: str, uid: str, incarnation: int) -> str:
     """Name of the ConfigMap that bootstraps the pods of an incarnation."""
     return f"{gang_name(job, uid)}-plan-{incarnation}"

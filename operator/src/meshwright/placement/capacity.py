@@ -40,13 +40,10 @@ class PodUse:
             return None
         resources = pod_requests(pod)
         metadata = pod.get("metadata") or {}
-        uid, labels = _owning_job(metadata), metadata.get("labels") or {}
-        try:
-            place = labels[names.LABEL_ROLE], int(labels[names.LABEL_INDEX]), int(labels[names.LABEL_INCARNATION])
-        except (KeyError, ValueError):
-            # Owned perhaps, but made by somebody else: it takes room and fills no place of a gang.
-            return cls(node, resources)
-        return cls(node, resources, uid, *place) if uid else cls(node, resources)
+        job, uid = _owning_job(metadata)
+        place = names.parse_pod_name(metadata.get("name", ""), job, uid) if uid else None
+        # One that is owned but made by somebody else takes room, and fills no place of a gang.
+        return cls(node, resources, uid, *place) if place else cls(node, resources)
 
 
 def snapshot(
@@ -82,9 +79,10 @@ def snapshot(
     return Snapshot(every, free, own)
 
 
-def _owning_job(metadata: Mapping[str, Any]) -> str:
+def _owning_job(metadata: Mapping[str, Any]) -> tuple[str, str]:
+    """Name and UID."""
     for owner in metadata.get("ownerReferences") or ():
         group = owner.get("apiVersion", "").partition("/")[0]
         if owner.get("controller") and owner.get("kind") == names.KIND and group == names.GROUP:
-            return str(owner.get("uid", ""))
-    return ""
+            return str(owner.get("name", "")), str(owner.get("uid", ""))
+    return "", ""

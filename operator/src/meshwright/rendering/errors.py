@@ -1,7 +1,7 @@
 """The exceptions of rendering.
 
 RenderingError
-  PlanBroken    stored plan and placement are not the ones that were committed
+  PlanMismatch  stored plan and placement are not the ones that were committed
 """
 
 from __future__ import annotations
@@ -11,5 +11,5 @@ class RenderingError(Exception):
     """Root of everything that rendering raises on purpose."""
 
 
-class PlanBroken(RenderingError):
+class PlanMismatch(RenderingError):
     """The two ConfigMaps of a plan are not what was committed: cut, changed, forged, or of two different plans."""

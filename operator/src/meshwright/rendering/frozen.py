@@ -1,7 +1,7 @@
 """The plan of one incarnation, frozen: everything its pods are made from.
 
-It is kept in two ConfigMaps. The plan map is mounted in every pod and does not grow with their number. The placement map
-is read by the operator alone: the nodes, and the rendered pod of each role. The hash covers both texts as they were
+It is kept in two ConfigMaps. The plan map is mounted in every pod and does not grow with their number. The placement
+map is read by the operator alone: the nodes, and the rendered pod of each role. The hash covers both texts as they were
 written, so a newer operator that finds them renders the rest of the pods as the older one would have.
 """
 
@@ -12,23 +12,24 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
+from functools import cached_property
+from itertools import groupby, islice, repeat
 from typing import Any, Final
 
-from meshwright.placement.model import Member, Placed, Reservation
-from meshwright.placement.requests import pod_requests
+from meshwright.placement.model import Member, Placed, Resources
 from meshwright.rendering.environment import PLAN_FILE
-from meshwright.rendering.errors import PlanBroken
+from meshwright.rendering.errors import PlanMismatch
 from meshwright.rendering.objects import labels, owned
 from meshwright.rendering.perpod import Stencil
 from meshwright_api import names
 from meshwright_api.errors import PlanError
 from meshwright_api.job import Metadata
 from meshwright_api.launch_plan import LaunchPlan
+from meshwright_api.spec import MAX_PODS
 
-PLACEMENT_FILE: Final = "placement.json.gz"
+PLACEMENT_FILE: Final = "placement.json.gz.b64"
 _VERSION: Final = 1
 _MOST_BYTES: Final = 64 * 2**20
 """A placement that unpacks to more is no placement of ours; whoever may write ConfigMaps could send a bomb."""
@@ -47,14 +48,23 @@ class FrozenPlan:
     """By role and index; empty where kube-scheduler places the pods."""
     pods: Mapping[str, Stencil]
     """By role."""
+    requests: Mapping[str, Resources]
+    """What a pod of each role was given room for; a newer operator may count differently, this was reserved."""
 
     @classmethod
-    def make(cls, plan: LaunchPlan, pods: Mapping[str, Stencil], placed: Placed | None) -> FrozenPlan:
-        """Freezes a plan, its rendered pods and their places."""
+    def make(
+        cls,
+        plan: LaunchPlan,
+        pods: Mapping[str, Stencil],
+        requests: Mapping[str, Resources],
+        placed: Placed | None,
+    ) -> FrozenPlan:
+        """Freezes a plan, its rendered pods, what they need and their places."""
         roles = [
             {
                 "name": role.name,
                 "pod": pods[role.name].dump(),
+                "requests": {name: amount for name, amount in requests[role.name].items() if amount},
                 "nodes": _runs(placed.nodes[role.name, index] for index in range(role.replicas)) if placed else [],
             }
             for role in plan.roles
@@ -72,38 +82,45 @@ class FrozenPlan:
             sha256: the hash that was committed; without it only the two maps are held against each other.
 
         Raises:
-            PlanBroken: they are not what was committed.
+            PlanMismatch: they are not what was committed.
         """
         stated = {_stated_hash(plan_map), _stated_hash(placement_map), sha256 or _stated_hash(plan_map)}
         if len(stated) != 1 or "" in stated:
-            raise PlanBroken("the stored plan and placement are of another plan than the committed one")
+            raise PlanMismatch("the stored plan and placement are of another plan than the committed one")
         try:
-            plan_text = plan_map["data"][PLAN_FILE]
-            frozen = cls._read(plan_text, _unpack(placement_map["binaryData"][PLACEMENT_FILE]))
-        except (KeyError, TypeError, ValueError, AttributeError, EOFError, OSError, zlib.error, PlanError) as error:
-            raise PlanBroken(f"the stored plan cannot be read: {error}") from error
-        if {frozen.sha256} != stated:
-            raise PlanBroken("the stored plan was changed: it does not have the hash it states")
-        return frozen
+            texts = str(plan_map["data"][PLAN_FILE]), _unpack(placement_map["data"][PLACEMENT_FILE])
+            # Before anything is made of them: what somebody else wrote could be built to do harm.
+            if _digest(*texts) not in stated:
+                raise PlanMismatch("the stored plan was changed: it does not have the hash it states")
+            return cls._read(*texts)
+        except (LookupError, TypeError, ValueError, RecursionError, zlib.error, PlanError) as error:
+            raise PlanMismatch(f"the stored plan cannot be read: {error}") from error
 
     @classmethod
     def _read(cls, plan_text: str, placement_text: str) -> FrozenPlan:
         document = json.loads(placement_text)
         if document["version"] != _VERSION:
             raise ValueError(f"version {document['version']} of the placement is not known, only {_VERSION}")
-        nodes = {
-            (role["name"], index): node for role in document["roles"] for index, node in enumerate(_unroll(role["nodes"]))
-        }
-        pods = {role["name"]: Stencil.load(role["pod"]) for role in document["roles"]}
-        return cls(plan_text, placement_text, LaunchPlan.from_json(plan_text), nodes, pods)
+        roles: list[Mapping[str, Any]] = document["roles"]
+        return cls(
+            plan_text=plan_text,
+            placement_text=placement_text,
+            launch_plan=LaunchPlan.from_json(plan_text),
+            nodes={(role["name"], index): node for role in roles for index, node in enumerate(_unroll(role["nodes"]))},
+            pods={role["name"]: Stencil.load(role["pod"]) for role in roles},
+            requests={role["name"]: Resources.of(role["requests"]) for role in roles},
+        )
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """Hash of everything the pods are made from: the commit in status."""
-        digest = hashlib.sha256()
-        for text in (self.plan_text, self.placement_text):
-            digest.update(f"{len(text.encode())}\n{text}".encode())
-        return digest.hexdigest()
+        return _digest(self.plan_text, self.placement_text)
+
+    @property
+    def job(self) -> Metadata:
+        """The job, as far as its objects need it."""
+        ref = self.launch_plan.job
+        return Metadata(name=ref.name, namespace=ref.namespace, uid=ref.uid)
 
     @property
     def attempt(self) -> int:
@@ -120,28 +137,30 @@ class FrozenPlan:
         """Every pod, in rank order."""
         return ((role.name, index) for role in self.launch_plan.roles for index in range(role.replicas))
 
-    def reservation(self) -> Reservation:
-        """What the gang holds of the cluster from the commit on."""
-        requests = {role: pod_requests(stencil.manifest) for role, stencil in self.pods.items()}
-        return Reservation(self.launch_plan.job.uid, self.incarnation, self.nodes, requests)
-
     def plan_config_map(self) -> dict[str, Any]:
         """The map that pods mount."""
-        return self._map("plan", names.plan_name, {"data": {PLAN_FILE: self.plan_text}})
+        return self._map("plan", names.plan_name, {PLAN_FILE: self.plan_text})
 
     def placement_config_map(self) -> dict[str, Any]:
         """The map that only the operator reads."""
         packed = gzip.compress(self.placement_text.encode(), mtime=0)
-        content = {"binaryData": {PLACEMENT_FILE: base64.b64encode(packed).decode()}}
-        return self._map("placement", names.placement_name, content)
+        return self._map("placement", names.placement_name, {PLACEMENT_FILE: base64.b64encode(packed).decode()})
 
-    def _map(self, component: str, name: Any, content: Mapping[str, Any]) -> dict[str, Any]:
-        job = Metadata(**self.launch_plan.job.model_dump())
+    def _map(self, component: str, name: Callable[[str, str, int], str], data: Mapping[str, str]) -> dict[str, Any]:
+        job = self.job
         metadata = owned(job, name(job.name, job.uid, self.incarnation))
         metadata["labels"] = labels(job, self.incarnation) | {names.LABEL_COMPONENT: component}
         metadata["annotations"] = {names.ANNOTATION_PLAN: self.sha256}
         # Immutable, so that thousands of kubelets need not watch it.
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "immutable": True, **content}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "immutable": True, "data": data}
+
+
+def _digest(*texts: str) -> str:
+    digest = hashlib.sha256()
+    for text in texts:
+        # With its length, or a part of one text could pass for a part of the other.
+        digest.update(f"{len(text.encode())}\n{text}".encode())
+    return digest.hexdigest()
 
 
 def _stated_hash(config_map: Mapping[str, Any]) -> str:
@@ -163,4 +182,5 @@ def _runs(nodes: Iterable[str]) -> list[list[Any]]:
 
 
 def _unroll(runs: Iterable[tuple[str, int]]) -> Iterator[str]:
-    return (node for node, count in runs for _ in range(count))
+    # Whatever a map says, no gang is larger.
+    return islice((node for node, count in runs for node in repeat(node, count)), MAX_PODS)

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from meshwright.placement.eligibility import NodeRules
-from meshwright.placement.model import GangRequest, Member, Placed, RoleRequest
+from meshwright.placement.model import GangRequest, Member, Placed, Reservation, RoleRequest
 from meshwright.placement.requests import pod_requests
-from meshwright.rendering.errors import PlanBroken, RenderingError
+from meshwright.rendering.errors import PlanMismatch, RenderingError
 from meshwright.rendering.frozen import FrozenPlan
-from meshwright.rendering.objects import service_manifest
+from meshwright.rendering.objects import service
 from meshwright.rendering.pod import pod_stencil
 from meshwright.rendering.settings import RenderSettings
 from meshwright.rendering.world import World
@@ -20,12 +20,13 @@ from meshwright_api.launch_plan import Fence, JobRef, LaunchPlan
 
 __all__ = [
     "FrozenPlan",
-    "PlanBroken",
+    "PlanMismatch",
     "RenderSettings",
     "RenderingError",
     "freeze",
     "pod_manifest",
     "request",
+    "reservation",
     "service_manifest",
 ]
 
@@ -69,7 +70,13 @@ def request(
 
 
 def freeze(
-    job: TrainingJob, attempt: int, incarnation: int, placed: Placed | None, settings: RenderSettings
+    job: TrainingJob,
+    *,
+    attempt: int,
+    incarnation: int,
+    request: GangRequest,
+    placed: Placed | None,
+    settings: RenderSettings,
 ) -> FrozenPlan:
     """Plans and renders one incarnation of the gang. Equal input gives equal bytes.
 
@@ -77,7 +84,8 @@ def freeze(
         job: a job without problems and with at least one pod.
         attempt: number of the process generation that the pods start with.
         incarnation: number of the set of pods.
-        placed: a node for every pod; None leaves each pod to kube-scheduler.
+        request: what the gang asked for.
+        placed: a node for every pod, in answer to the request; None leaves each pod to kube-scheduler.
         settings: the administrator's part.
     """
     world = World.of(job, incarnation)
@@ -92,7 +100,17 @@ def freeze(
     )
     pin = placed is not None
     pods = {role.name: pod_stencil(world, role, job.spec, settings, pin=pin) for role in world.roles}
-    return FrozenPlan.make(plan, pods, placed)
+    return FrozenPlan.make(plan, pods, {role.role: role.resources for role in request.roles}, placed)
+
+
+def reservation(frozen: FrozenPlan) -> Reservation:
+    """What the gang holds of the cluster from the commit of its plan on."""
+    return Reservation(frozen.launch_plan.job.uid, frozen.incarnation, frozen.nodes, frozen.requests)
+
+
+def service_manifest(frozen: FrozenPlan) -> dict[str, Any]:
+    """The headless Service by which the pods find each other; the same for every incarnation."""
+    return service(frozen.job)
 
 
 def pod_manifest(frozen: FrozenPlan, role: str, index: int) -> dict[str, Any]:
@@ -101,11 +119,12 @@ def pod_manifest(frozen: FrozenPlan, role: str, index: int) -> dict[str, Any]:
     Raises:
         KeyError: there is no such pod in the plan.
     """
-    name = frozen.launch_plan.host(role, index)
     roles = frozen.launch_plan.roles
-    plan = next(r for r in roles if r.name == role)
+    plan = next((r for r in roles if r.name == role), None)
+    if plan is None or not 0 <= index < plan.replicas:
+        raise KeyError(f"no pod {index} of role {role!r} in the plan of job {frozen.launch_plan.job.name!r}")
     before = sum(r.replicas for r in roles[: roles.index(plan)])
-    manifest = frozen.pods[role].fill(
+    return frozen.pods[role].fill(
         {
             "index": str(index),
             "incarnation": str(frozen.incarnation),
@@ -115,5 +134,3 @@ def pod_manifest(frozen: FrozenPlan, role: str, index: int) -> dict[str, Any]:
             "plan": frozen.sha256,
         }
     )
-    assert manifest["metadata"]["name"] == name
-    return manifest

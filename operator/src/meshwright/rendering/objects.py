@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meshwright_api import names
-from meshwright_api.job import Metadata, TrainingJob
+from meshwright_api.job import Metadata
 
 
 def owned(job: Metadata, name: object) -> dict[str, Any]:
@@ -27,19 +27,19 @@ def labels(job: Metadata, incarnation: int | None = None) -> dict[str, str]:
     return common if incarnation is None else {**common, names.LABEL_INCARNATION: str(incarnation)}
 
 
-def service_manifest(job: TrainingJob) -> dict[str, Any]:
+def service(job: Metadata) -> dict[str, Any]:
     """The headless Service that gives every pod of the job a name; one for all incarnations.
 
     Names must resolve before pods are ready: ranks become ready only after they have found each other.
     """
-    metadata = owned(job.metadata, names.gang_name(job.metadata.name, job.metadata.uid))
+    metadata = owned(job, names.gang_name(job.name, job.uid))
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata | {"labels": labels(job.metadata)},
+        "metadata": metadata | {"labels": labels(job)},
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
-            "selector": {names.LABEL_JOB_UID: job.metadata.uid},
+            "selector": {names.LABEL_JOB_UID: job.uid},
         },
     }

@@ -49,7 +49,7 @@ def pod_spec(
 ) -> dict[str, Any]:
     """The spec of the role's pods, not yet bound to nodes."""
     pod = {key: value for key, value in template.items() if value is not None}
-    # Unasked, Kubernetes would add variables for every Service of the namespace; one called `master` gives a MASTER_PORT.
+    # By default every Service of the namespace becomes variables; one called `master` would give a MASTER_PORT.
     pod.setdefault("enableServiceLinks", False)
     if pod.get("hostNetwork"):
         # With the default the node's resolver is asked, which knows none of the gang's names.

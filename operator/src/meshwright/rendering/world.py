@@ -1,6 +1,6 @@
 """Where every process of a gang stands, and where they meet.
 
-Every role counts: ranks are numbered over the roles in the order of the spec, pod after pod, so a `master` that is listed
+Every role counts: ranks are numbered over the roles in the order of the spec, pod after pod, so a `master` that stands
 before its `worker`s has rank 0, as scripts that come from a PyTorchJob expect. WORLD_SIZE counts processes, not pods.
 """
 
@@ -51,10 +51,6 @@ class World:
         """Pods."""
         return sum(role.replicas for role in self.roles)
 
-    def first_pod(self, role: ResolvedRole) -> int:
-        """Number of the role's first pod among all pods of the gang."""
-        return sum(before.replicas for before in self.roles[: self.roles.index(role)])
-
     def host_pattern(self, role: str) -> str:
         """Name of a pod with `{index}` and `{incarnation}` to fill in."""
         return f"{self.gang}-{role}-{{index}}-{{incarnation}}"
@@ -75,8 +71,8 @@ class World:
     def rendezvous(self) -> Rendezvous:
         """Where this incarnation meets, and no other can enter.
 
-        The host is `<pod>.<gang>`. The resolver completes it with the pod's own namespace at the first try, whatever the
-        cluster's domain is; a longer form would cost failed lookups in every pod, and a shorter one has no record.
+        The host is `<pod>.<gang>`. The resolver completes it with the pod's own namespace at the first try, whatever
+        the cluster's domain is; a longer form would cost failed lookups in every pod, a shorter one has no record.
         """
         identity = f"{self.metadata.uid}-{self.incarnation}"
         first = names.pod_name(self.metadata.name, self.metadata.uid, self.roles[0].name, 0, self.incarnation)
