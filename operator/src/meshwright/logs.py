@@ -1,6 +1,7 @@
 """The operator's log: one line per record, as JSON or text, with the job's key in it and never a secret.
 
-A pass names its job once, `with logs.job("team-a/gpt"):`, and every record below it carries the key.
+A pass names its job once, `with logs.job("team-a/gpt"):`, and every record below it carries the key; a single record
+may bring its own, `extra={"job": ...}`.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class _Formatter(logging.Formatter):
         message = record.getMessage()
         if record.exc_info:
             message += "\n" + self.formatException(record.exc_info)
-        return self.render(record, redact(message), _job.get())
+        return self.render(record, redact(message), str(getattr(record, "job", "") or _job.get()))
 
     def render(self, record: logging.LogRecord, message: str, job_key: str) -> str:
         raise NotImplementedError

@@ -16,11 +16,11 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
 import aiohttp
-from meshwright_api import names
 
 from meshwright.cluster.credentials import Credentials
 from meshwright.cluster.errors import Gone, NotFound, Unauthorized, Unreachable, from_status
 from meshwright.cluster.resources import Resource
+from meshwright_api import names
 
 Json = dict[str, Any]
 Query = Mapping[str, str | int]

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
-from meshwright_api import names
-
 from meshwright.cluster.api import ApiServer
 from meshwright.cluster.projection import NodeRecord, PodRecord, project_node, project_pod
 from meshwright.cluster.reflector import Reflector, Timings
@@ -19,6 +17,7 @@ from meshwright.lifecycle.model import Identity, Job, Pod
 from meshwright.placement.capacity import PodUse
 from meshwright.placement.nodes import NodeCapacity
 from meshwright.placement.resources import NOTHING, Resources
+from meshwright_api import names
 
 logger = logging.getLogger(__name__)
 

@@ -13,14 +13,13 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
 
-from meshwright_api import names
-from meshwright_api.status import MAX_LAST_WORDS
-
 from meshwright.lifecycle.model import Identity, Pod, PodState
 from meshwright.placement.capacity import PodUse
 from meshwright.placement.nodes import NodeCapacity
 from meshwright.placement.requests import ONE_POD
 from meshwright.placement.resources import Resources
+from meshwright_api import names
+from meshwright_api.status import MAX_LAST_WORDS
 
 JUDGED_CONTAINER: Final = "trainer"
 """Its end is the pod's end; in a pod with one container, that one is judged whatever its name."""

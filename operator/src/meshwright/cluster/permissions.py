@@ -1,0 +1,124 @@
+"""Every right that the operator needs, as data; the chart's roles are tested against it, and it is checked at start.
+
+With endless retries a missing right would otherwise show as silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from meshwright.cluster.api import ApiServer, Json
+from meshwright.cluster.resources import ACCESS_REVIEWS
+from meshwright_api import names
+
+
+class Scope(StrEnum):
+    """Where a right must hold."""
+
+    CLUSTER = "Cluster"
+    """Cluster-wide; for reading capacity."""
+    JOBS = "Jobs"
+    """In every namespace that is served: cluster-wide, or namespace by namespace."""
+    OWN = "Own"
+    """In the operator's own namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """One right: a verb on a resource, and where."""
+
+    verb: str
+    group: str
+    resource: str
+    subresource: str
+    scope: Scope
+    name: str = ""
+    """Only this object, if not empty."""
+    namespace: str = ""
+    """Filled in by `needed`; empty means cluster-wide."""
+
+    def __str__(self) -> str:
+        what = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+        what += f".{self.group}" if self.group else ""
+        which = f" {self.name!r}" if self.name else ""
+        where = f"in namespace {self.namespace}" if self.namespace else "cluster-wide"
+        return f"{self.verb} {what}{which} {where}"
+
+
+def _rights(scope: Scope, group: str, resource: str, verbs: str, name: str = "") -> tuple[Permission, ...]:
+    plural, _, subresource = resource.partition("/")
+    return tuple(Permission(verb, group, plural, subresource, scope, name) for verb in verbs.split())
+
+
+PERMISSIONS: Final = (
+    *_rights(Scope.JOBS, names.GROUP, "trainingjobs", "get list watch delete"),
+    *_rights(Scope.JOBS, names.GROUP, "trainingjobs/status", "patch"),
+    # Clusters that enforce owner references let only him block an owner's deletion who may update its finalizers.
+    *_rights(Scope.JOBS, names.GROUP, "trainingjobs/finalizers", "update"),
+    *_rights(Scope.JOBS, "", "pods", "get list watch create delete"),
+    *_rights(Scope.JOBS, "", "services", "get create delete"),
+    *_rights(Scope.JOBS, "", "configmaps", "get list create delete"),
+    *_rights(Scope.JOBS, "", "resourcequotas", "list"),
+    *_rights(Scope.JOBS, "", "namespaces", "get"),
+    *_rights(Scope.JOBS, "events.k8s.io", "events", "create patch"),
+    *_rights(Scope.CLUSTER, "", "nodes", "get list watch"),
+    *_rights(Scope.CLUSTER, "", "pods", "list watch"),
+    *_rights(Scope.OWN, "coordination.k8s.io", "leases", "get update", name="*"),
+)
+"""`name="*"` stands for the Lease's configured name."""
+
+
+def needed(
+    namespaces: Iterable[str], *, capacity_reader: bool, own_namespace: str, lease_name: str
+) -> tuple[Permission, ...]:
+    """The rights that a process with these settings needs, each with its namespace."""
+    served = tuple(namespaces) or ("",)
+    found: list[Permission] = []
+    for right in PERMISSIONS:
+        if right.scope is Scope.JOBS:
+            found += (replace(right, namespace=namespace) for namespace in served)
+        elif right.scope is Scope.OWN:
+            found.append(replace(right, namespace=own_namespace, name=lease_name))
+        elif capacity_reader:
+            found.append(right)
+    return tuple(dict.fromkeys(found))
+
+
+async def missing(api: ApiServer, rights: Iterable[Permission]) -> tuple[Permission, ...]:
+    """Those of `rights` that the API server's authorizer does not grant this process.
+
+    Raises:
+        ApiError: The authorizer could not be asked.
+    """
+    asked = tuple(rights)
+    granted = await asyncio.gather(*(_granted(api, right) for right in asked))
+    return tuple(right for right, yes in zip(asked, granted, strict=True) if not yes)
+
+
+def explain(lacking: Iterable[Permission], *, namespaced: bool) -> str:
+    """What an administrator must do about missing rights."""
+    kind = "Role in each served namespace" if namespaced else "ClusterRole"
+    rights = "; ".join(map(str, lacking))
+    return f"the operator lacks rights and does not lead until they are given, in the chart's {kind}: {rights}"
+
+
+async def _granted(api: ApiServer, right: Permission) -> bool:
+    attributes = {
+        "verb": right.verb,
+        "group": right.group,
+        "resource": right.resource,
+        "subresource": right.subresource,
+        "namespace": right.namespace,
+        "name": right.name,
+    }
+    review: Json = {
+        "apiVersion": f"{ACCESS_REVIEWS.group}/{ACCESS_REVIEWS.version}",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
+    }
+    answer = await api.create(ACCESS_REVIEWS, None, review, fenced=False)
+    return bool((answer.get("status") or {}).get("allowed"))

@@ -1,0 +1,166 @@
+"""Everything an administrator can set, once: a field is a flag (`--lease-name`) and a variable (`MESHWRIGHT_...`)."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from meshwright.logs import LogFormat
+from meshwright.rendering.settings import RenderSettings
+
+ENV_PREFIX: Final = "MESHWRIGHT_"
+_SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+class InvalidSettings(ValueError):
+    """A setting has a value that cannot be used; the message names it and a value that can."""
+
+
+def _setting(default: Any, text: str, choices: tuple[str, ...] = ()) -> Any:
+    return field(default=default, metadata={"help": text, "choices": choices})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How this process runs."""
+
+    kubeconfig: str = _setting("", "kubeconfig to use; without one, the pod's service account")
+    context: str = _setting("", "context in the kubeconfig; by default its current one")
+    namespaces: tuple[str, ...] = _setting((), "namespaces to serve, separated by commas; all when empty")
+    capacity_reader: bool = _setting(
+        True, "whether nodes and foreign pods may be read cluster-wide; without that, gangs cannot be placed"
+    )
+
+    lease_namespace: str = _setting("", "namespace of the leader's Lease; by default the pod's own")
+    lease_name: str = _setting("meshwright-operator", "name of the leader's Lease")
+    identity: str = _setting("", "name of this process in the Lease; by default the host's name and a random part")
+    lease_duration_seconds: float = _setting(15.0, "how long a Lease lasts without renewal")
+    lease_renew_deadline_seconds: float = _setting(10.0, "after how long without renewal the leader stops")
+    lease_retry_seconds: float = _setting(2.0, "how often the Lease is renewed or tried for")
+
+    bind_address: str = _setting("0.0.0.0", "address of the metrics and liveness servers")
+    metrics_port: int = _setting(8080, "port of /metrics; 0 turns it off")
+    liveness_port: int = _setting(8081, "port of /healthz; 0 turns it off")
+    log_format: str = _setting("json", "how the log is written", choices=get_args(LogFormat))
+    log_level: str = _setting("INFO", "least level that is logged")
+    decision_log_dir: str = _setting("", "folder for observations, to be decided again by `meshwright replay`")
+
+    api_concurrency: int = _setting(32, "requests to the API server in flight at once")
+    api_timeout_seconds: float = _setting(30.0, "after how long a request counts as lost")
+    workers: int = _setting(16, "jobs worked on at once")
+    resync_seconds: float = _setting(60.0, "how often all jobs are listed and looked at again")
+    progress_seconds: float = _setting(30.0, "least time between two status writes that only refresh counts")
+    node_lost_seconds: float = _setting(0.0, "for how long a node must be not ready to be called lost")
+
+    jobs_pod_security: str = _setting(
+        "baseline", "Pod Security level that pods of user templates are made for", choices=("baseline", "restricted")
+    )
+
+    watch_silence_seconds: float = _setting(75.0, "after how long without a word a watch is opened anew")
+    retry_first_seconds: float = _setting(0.1, "first delay after a failure")
+    retry_cap_seconds: float = _setting(30.0, "longest delay after failures")
+
+    def __post_init__(self) -> None:
+        if not 0 < self.lease_retry_seconds < self.lease_renew_deadline_seconds < self.lease_duration_seconds:
+            raise InvalidSettings(
+                "lease times must grow: lease_retry_seconds < lease_renew_deadline_seconds < lease_duration_seconds, "
+                f"not {self.lease_retry_seconds} < {self.lease_renew_deadline_seconds} < {self.lease_duration_seconds}"
+            )
+        for name in ("api_concurrency", "workers", "resync_seconds", "watch_silence_seconds", "api_timeout_seconds"):
+            if getattr(self, name) <= 0:
+                raise InvalidSettings(f"{name} must be positive, as {_default(name)} is, not {getattr(self, name)}")
+
+    @property
+    def rendering(self) -> RenderSettings:
+        """The administrator's part of every pod."""
+        return RenderSettings.for_namespace({}, self.jobs_pod_security)
+
+    @property
+    def watched(self) -> tuple[str | None, ...]:
+        """The namespaces to watch; None stands for all."""
+        return self.namespaces or (None,)
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds a flag for every setting."""
+    for spec in fields(Settings):
+        flag, text = "--" + spec.name.replace("_", "-"), f"{spec.metadata['help']} (default: {_shown(spec)})"
+        if spec.type == "bool":
+            parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=text)
+        else:
+            choices = spec.metadata["choices"] or None
+            parser.add_argument(flag, default=None, help=text, choices=choices, metavar=None if choices else "VALUE")
+
+
+def from_flags(arguments: argparse.Namespace, environment: Mapping[str, str] | None = None) -> Settings:
+    """Settings from parsed flags, then from the environment, then the defaults.
+
+    Raises:
+        InvalidSettings: A value cannot be used.
+    """
+    env = os.environ if environment is None else environment
+    values: dict[str, Any] = {}
+    for spec in fields(Settings):
+        raw = getattr(arguments, spec.name, None)
+        raw = env.get(ENV_PREFIX + spec.name.upper()) if raw is None else raw
+        if raw is not None:
+            values[spec.name] = _parse(spec, raw)
+    values["kubeconfig"] = values.get("kubeconfig") or _default_kubeconfig(env)
+    values["identity"] = (
+        values.get("identity") or f"{env.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
+    )
+    values["lease_namespace"] = values.get("lease_namespace") or env.get("POD_NAMESPACE") or _own_namespace()
+    return Settings(**values)
+
+
+def parse(argv: Sequence[str], environment: Mapping[str, str] | None = None) -> Settings:
+    """Settings from a command line alone."""
+    parser = argparse.ArgumentParser()
+    add_flags(parser)
+    return from_flags(parser.parse_args(argv), environment)
+
+
+def _parse(spec: Field[Any], raw: Any) -> Any:
+    kind = str(spec.type)
+    if not isinstance(raw, str):
+        return raw
+    try:
+        if kind == "bool":
+            return {"true": True, "1": True, "false": False, "0": False}[raw.lower()]
+        if kind == "tuple[str, ...]":
+            return tuple(part.strip() for part in raw.split(",") if part.strip())
+        if spec.metadata["choices"] and raw not in spec.metadata["choices"]:
+            raise ValueError(raw)
+        return {"int": int, "float": float}.get(kind, str)(raw)
+    except (ValueError, KeyError) as error:
+        raise InvalidSettings(f"{spec.name} cannot be {raw!r}; use for example {_shown(spec)}") from error
+
+
+def _default(name: str) -> Any:
+    return next(spec.default for spec in fields(Settings) if spec.name == name)
+
+
+def _shown(spec: Field[Any]) -> str:
+    return ",".join(spec.default) if isinstance(spec.default, tuple) else str(spec.default)
+
+
+def _default_kubeconfig(env: Mapping[str, str]) -> str:
+    """As kubectl does: in a pod its service account, elsewhere KUBECONFIG or the file at home."""
+    if env.get("KUBECONFIG"):
+        return env["KUBECONFIG"]
+    if env.get("KUBERNETES_SERVICE_HOST"):
+        return ""
+    return str(Path.home() / ".kube" / "config")
+
+
+def _own_namespace() -> str:
+    try:
+        return _SERVICE_ACCOUNT_NAMESPACE.read_text().strip()
+    except OSError:
+        return "default"
