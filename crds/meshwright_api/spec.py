@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from meshwright_api.base import ApiModel
 
@@ -22,6 +22,9 @@ DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
 FreeForm = Annotated[Mapping[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
 """A part whose keys are not ours: it is kept as it was written."""
+
+BY_NAME: dict[str, JsonValue] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+"""A list whose items are told apart, and merged by server-side apply, by their name."""
 
 RoleName = Annotated[str, Field(min_length=1, max_length=32, pattern=DNS_LABEL)]
 LevelName = Annotated[str, Field(min_length=1, max_length=63)]
@@ -99,9 +102,9 @@ class Volume(ApiModel):
 
     name: Annotated[str, Field(min_length=1, max_length=63, pattern=DNS_LABEL)]
     """Name of the volume, a DNS label."""
-    mount_path: Annotated[str, Field(min_length=1, max_length=1024)]
+    mount_path: Annotated[str, Field(min_length=1, max_length=512)]
     """Absolute path in the container."""
-    sub_path: Annotated[str, Field(max_length=1024)] | None = None
+    sub_path: Annotated[str, Field(max_length=512)] | None = None
     """Path within the volume that is mounted. Default: its root."""
     read_only: bool = False
     """Mounts read-only. Default false."""
@@ -243,10 +246,10 @@ class TrainingJobSpec(ApiModel):
 
     trainer: Mapping[str, Any] | None = None
     """The built-in trainer: model, data, optimizer, parallelism. Leave it out to run your own image from `roles`."""
-    roles: Annotated[tuple[Role, ...], Field(max_length=MAX_ROLES)] = (Role(name="worker"),)
+    roles: Annotated[tuple[Role, ...], Field(max_length=MAX_ROLES, json_schema_extra=BY_NAME)] = (Role(name="worker"),)
     """Kinds of pods, by name; at most 16. Ranks are numbered in this order. Default: one role `worker`."""
-    volumes: Annotated[tuple[Volume, ...], Field(max_length=64)] = ()
-    """Volumes that every pod mounts in its trained container; at most 64."""
+    volumes: Annotated[tuple[Volume, ...], Field(max_length=32, json_schema_extra=BY_NAME)] = ()
+    """Volumes that every pod mounts in its trained container; at most 32."""
     profile: Annotated[str, Field(max_length=63)] | None = None
     """Name of an administrator's profile of fabric and image. Default: chosen by the nodes' labels."""
     placement: Placement = Placement()

@@ -13,8 +13,8 @@ from pydantic import Field
 from meshwright_api.base import ApiModel
 from meshwright_api.spec import FreeForm
 
-Count = Annotated[int, Field(ge=1)]
-Natural = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=1, le=10**15)]
+Natural = Annotated[int, Field(ge=0, le=10**15)]
 Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Word = Annotated[str, Field(min_length=1, max_length=253)]
