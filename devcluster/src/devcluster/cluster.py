@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any, Literal
 
 from devcluster import controlplane as plane
 from devcluster.controlplane import Layout, Options, Ports
-from devcluster.errors import AlreadyRunningError, CommandError, NotRunningError, StartError
+from devcluster.errors import AlreadyRunningError, ApiError, CommandError, NotRunningError, StartError
 from devcluster.nodes import Mode, NodeProgram, NodeSettings, tail
 from devcluster.supervisor import Client
 from devcluster.toolchain import Programs, find_programs
@@ -191,7 +190,7 @@ class Cluster:
         """One call of the API as the administrator, without the cost of a kubectl process; returns the decoded answer.
 
         Raises:
-            urllib.error.HTTPError: The server refused.
+            ApiError: The server refused.
         """
         return json.loads(plane.request(self.server + path, self.ca, self.token(), method, body))
 
@@ -279,6 +278,10 @@ class Cluster:
             raise StartError(f"certificates could not be made: {made.stderr.strip()}")
         plane.write_credentials(layout, self.server)
         plane.write_private(layout.directory / "audit-policy.json", json.dumps(plane.AUDIT_POLICY))
+        if not os.environ.get("NOWAIT"):
+            self._wait_until(
+                "etcd listens", lambda: plane.listens(self._ports.etcd)
+            )  # refused, the API server would pause for a second
         self._spawn_api()
         self._wait_until("the API server is ready", self._api_ready)
         self._spawn(_CONTROLLERS, programs.controllers, plane.controllers_arguments(layout, self._ports, self._options))
@@ -305,7 +308,7 @@ class Cluster:
     def _answers(self, url: str) -> bool:
         try:
             plane.request(url, self.ca, self.token())
-        except (OSError, urllib.error.URLError):
+        except (OSError, ApiError):
             return False
         return True
 

@@ -15,12 +15,16 @@ from __future__ import annotations
 import base64
 import json
 import secrets
+import socket
 import ssl
+import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from devcluster.errors import ApiError
 
 SERVICE_RANGE, SERVICE_IP = "10.96.0.0/16", "10.96.0.1"
 ADMIN, CONTROLLERS, SCHEDULER, NODES = (
@@ -249,6 +253,7 @@ def _client(layout: Layout, user: str, port: int) -> list[str]:
     return [
         f"--kubeconfig={config}",
         f"--authentication-kubeconfig={config}",
+        "--authentication-skip-lookup",  # there is no front proxy to look up
         f"--authorization-kubeconfig={config}",
         "--leader-elect=false",
         "--bind-address=127.0.0.1",
@@ -270,10 +275,28 @@ def _pairs(mapping: Mapping[str, bool]) -> str:
 
 
 def request(url: str, ca: Path, token: str, method: str = "GET", body: Any = None) -> bytes:
-    """One request to a program of the cluster, past every proxy that the environment names."""
+    """One request to a program of the cluster, past every proxy that the environment names.
+
+    Raises:
+        ApiError: It was refused.
+        OSError: There was no answer.
+    """
     context = ssl.create_default_context(cafile=str(ca))
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     data = None if body is None else json.dumps(body).encode()
-    with opener.open(urllib.request.Request(url, data, headers, method=method), timeout=30) as answer:
-        return bytes(answer.read())
+    try:
+        with opener.open(urllib.request.Request(url, data, headers, method=method), timeout=30) as answer:
+            return bytes(answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            raise ApiError(method, url, error.code, error.read().decode(errors="replace")) from None
+
+
+def listens(port: int) -> bool:
+    """Whether a program takes connections at that port of 127.0.0.1."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except OSError:
+        return False
+    return True

@@ -7,11 +7,13 @@
     ├── StartError             a program of the cluster ended or did not become ready
     ├── NotRunningError        there is no cluster in that directory
     ├── AlreadyRunningError    there is one already
-    └── CommandError           kubectl or helm failed
+    ├── CommandError           kubectl or helm failed
+    └── ApiError               the API server refused a request
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 
@@ -47,3 +49,20 @@ class CommandError(DevClusterError):
     def __init__(self, argv: Sequence[str], returncode: int, stdout: str, stderr: str) -> None:
         super().__init__(f"{' '.join(argv)} ended with {returncode}: {(stderr or stdout).strip()[-2000:]}")
         self.returncode, self.stdout, self.stderr = returncode, stdout, stderr
+
+
+class ApiError(DevClusterError):
+    """The API server refused a request.
+
+    Attributes:
+        code: The HTTP status.
+        body: The whole answer, mostly a Status object as JSON.
+    """
+
+    def __init__(self, method: str, url: str, code: int, body: str) -> None:
+        try:
+            message = json.loads(body)["message"]
+        except (ValueError, TypeError, KeyError):
+            message = body
+        super().__init__(f"{method} {url} was answered {code}: {message}")
+        self.code, self.body = code, body

@@ -17,10 +17,13 @@ from devcluster.errors import DevClusterError
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A running control plane without nodes (`cluster.start_nodes` adds some), shared by the whole session."""
+    started, problem = None, ""
     try:
         started = Cluster.start(tmp_path_factory.mktemp("cluster"))
     except DevClusterError as error:
-        pytest.fail(f"no cluster: {error}", pytrace=False)
+        problem = str(error)
+    if started is None:
+        pytest.fail(f"no cluster: {problem}", pytrace=False)
     with started:
         yield started
 
