@@ -56,7 +56,7 @@ class Settings:
     workers: int = _setting(16, "jobs worked on at once")
     resync_seconds: float = _setting(60.0, "how often all jobs are listed and looked at again")
     progress_seconds: float = _setting(30.0, "least time between two status writes that only refresh counts")
-    node_lost_seconds: float = _setting(0.0, "for how long a node must be not ready to be called lost")
+    node_lost_seconds: float = _setting(10.0, "for how long a node must be not ready to be called lost")
 
     jobs_pod_security: str = _setting(
         "baseline", "Pod Security level that pods of user templates are made for", choices=("baseline", "restricted")
@@ -76,10 +76,9 @@ class Settings:
             if getattr(self, name) <= 0:
                 raise InvalidSettings(f"{name} must be positive, as {_default(name)} is, not {getattr(self, name)}")
 
-    @property
-    def rendering(self) -> RenderSettings:
-        """The administrator's part of every pod."""
-        return RenderSettings.for_namespace({}, self.jobs_pod_security)
+    def rendering_for(self, namespace_labels: Mapping[str, str]) -> RenderSettings:
+        """The administrator's part of every pod in a namespace with these labels."""
+        return RenderSettings.for_namespace(namespace_labels, self.jobs_pod_security)
 
     @property
     def watched(self) -> tuple[str | None, ...]:

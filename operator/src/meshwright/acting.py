@@ -1,0 +1,158 @@
+"""The last third of a pass: a decision's effects, carried out in order, each of them safe to repeat."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from meshwright.cluster.api import ApiServer, Json
+from meshwright.cluster.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
+from meshwright.cluster.projection import project_pod
+from meshwright.cluster.resources import CONFIGMAPS, PODS, SERVICES, TRAININGJOBS, Resource
+from meshwright.jobs import KnownJob
+from meshwright.lifecycle.model import Action, CreatePod, DeleteJob, DeletePod, StorePlan
+from meshwright.rendering.gang import FrozenPlan, PlanMismatch, pod_manifest, service_manifest
+from meshwright_api import names
+
+logger = logging.getLogger(__name__)
+
+
+class Refused(Exception):
+    """The API server refuses a pod of the gang: a quota, Pod Security, or another admission plugin says no."""
+
+
+async def carry_out(api: ApiServer, known: KnownJob, actions: Sequence[Action], now: datetime) -> None:
+    """Carries the actions out; those of one kind at once, in rank order as far as the connections allow.
+
+    Raises:
+        Refused: a pod was refused; the pods before it may exist.
+        ApiError: something failed; everything that was done may be done again.
+    """
+    creates = [action for action in actions if isinstance(action, CreatePod)]
+    deletes = [action for action in actions if isinstance(action, DeletePod)]
+    for action in actions:
+        if isinstance(action, StorePlan):
+            await store_plan(api, known)
+        elif isinstance(action, DeleteJob):
+            await api.delete(TRAININGJOBS, known.metadata.namespace, known.metadata.name, uid=action.uid)
+    await _all(_delete_pod(api, known, action, now) for action in deletes)
+    await _all(_create_pod(api, known, action, now) for action in creates)
+
+
+async def _all(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Runs all to their end, then raises the first error: a call that is cut off may have been carried out."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+
+
+async def _create_pod(api: ApiServer, known: KnownJob, action: CreatePod, now: datetime) -> None:
+    frozen = known.memory.frozen
+    assert frozen is not None, "a pod is created from a plan"
+    who = action.identity
+    manifest = pod_manifest(frozen, who.role, who.index)
+    try:
+        answer = await api.create(PODS, known.metadata.namespace, manifest)
+    except AlreadyExists:
+        await _adopt(api, known, manifest["metadata"]["name"])
+        return
+    except (Forbidden, Invalid) as error:
+        raise Refused(error.message) from error
+    _note_created(known, answer, now)
+
+
+async def _adopt(api: ApiServer, known: KnownJob, name: str) -> None:
+    """The name is taken: by our own earlier write, which the cache will show; anything else has to go first.
+
+    Raises:
+        Refused: the pod belongs to somebody else, who is never deleted by us.
+    """
+    try:
+        pod = await api.get(PODS, known.metadata.namespace, name)
+    except NotFound:
+        return
+    if project_pod(pod).job_uid != known.metadata.uid:
+        raise Refused(f"a pod named {name} exists that this job does not own; delete it to go on")
+
+
+def _note_created(known: KnownJob, answer: Json, now: datetime) -> None:
+    pod = project_pod(answer).pod
+    if pod is not None:
+        known.memory.created[pod.uid] = (pod, now)
+        known.memory.refusal = ""
+
+
+async def _delete_pod(api: ApiServer, known: KnownJob, action: DeletePod, now: datetime) -> None:
+    await api.delete(PODS, known.metadata.namespace, action.name, uid=action.uid, grace_seconds=action.grace_seconds)
+    known.memory.deleted[action.uid] = now
+
+
+async def store_plan(api: ApiServer, known: KnownJob) -> None:
+    """Stores the plan in hand and the Service that its pods are found by."""
+    frozen = known.memory.frozen
+    assert frozen is not None, "only a plan in hand can be stored"
+    namespace = known.metadata.namespace
+    for manifest in (frozen.placement_config_map(), frozen.plan_config_map()):
+        await _create_exactly(api, CONFIGMAPS, namespace, manifest)
+    try:
+        await api.create(SERVICES, namespace, service_manifest(frozen))
+    except AlreadyExists:
+        logger.debug("the Service of %s/%s is there already", namespace, known.metadata.name)
+    except Invalid as error:
+        raise Refused(error.message) from error
+    known.memory.stored = frozen.sha256
+    await _remove_older_plans(api, known, frozen.incarnation)
+
+
+async def _remove_older_plans(api: ApiServer, known: KnownJob, incarnation: int) -> None:
+    """Plans that the new one has replaced; nobody reads them any more."""
+    meta = known.metadata
+    query = {"labelSelector": f"{names.LABEL_JOB_UID}={meta.uid},{names.LABEL_COMPONENT}"}
+    for item in (await api.list(CONFIGMAPS, meta.namespace, query=query)).items:
+        there = item["metadata"]
+        label = str((there.get("labels") or {}).get(names.LABEL_INCARNATION, ""))
+        if label.isdecimal() and int(label) < incarnation:
+            await api.delete(CONFIGMAPS, meta.namespace, there["name"], uid=there["uid"])
+
+
+async def _create_exactly(api: ApiServer, resource: Resource, namespace: str, manifest: Json) -> None:
+    """Creates the object; one of that name with other content is no plan of ours and is replaced."""
+    metadata = manifest["metadata"]
+    for _ in range(3):
+        try:
+            await api.create(resource, namespace, manifest)
+            return
+        except AlreadyExists:
+            there = await _get(api, resource, namespace, metadata["name"])
+        if there is None:
+            continue
+        if there.get("data") == manifest["data"]:
+            return
+        await api.delete(resource, namespace, metadata["name"], uid=there["metadata"]["uid"])
+    raise ApiError(409, "AlreadyExists", f"{resource.plural} {metadata['name']} is made again by somebody else")
+
+
+async def load_plan(api: ApiServer, known: KnownJob, incarnation: int, sha256: str) -> FrozenPlan | None:
+    """The stored plan with exactly that hash; None if there is none, or if what is there is not it."""
+    meta = known.metadata
+    plan_map = await _get(api, CONFIGMAPS, meta.namespace, names.plan_name(meta.name, meta.uid, incarnation))
+    place_map = await _get(api, CONFIGMAPS, meta.namespace, names.placement_name(meta.name, meta.uid, incarnation))
+    if plan_map is None or place_map is None:
+        return None
+    try:
+        frozen = FrozenPlan.load(plan_map, place_map)
+    except PlanMismatch as error:
+        logger.warning("the stored plan of %s/%s is not what was committed: %s", meta.namespace, meta.name, error)
+        return None
+    return frozen if frozen.sha256 == sha256 else None
+
+
+async def _get(api: ApiServer, resource: Resource, namespace: str, name: str) -> Json | None:
+    try:
+        return await api.get(resource, namespace, name)
+    except NotFound:
+        return None

@@ -1,0 +1,187 @@
+"""`Reconciler`: which job needs a pass, and when. Knows nothing of what a pass decides."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from meshwright.cluster.api import ApiServer
+from meshwright.cluster.caches import NodeCache, PodCache
+from meshwright.cluster.errors import ApiError, NotLeading
+from meshwright.cluster.lease import Leadership
+from meshwright.cluster.resources import TRAININGJOBS
+from meshwright.gang_queue import GangQueue
+from meshwright.jobs import Jobs
+from meshwright.lifecycle.phases import TERMINAL
+from meshwright.namespaces import Namespaces
+from meshwright.reconcile import Recorder, Surroundings, reconcile
+from meshwright.restoring import restore_reservation
+from meshwright.settings import Settings
+from meshwright.workqueue import WorkQueue
+
+logger = logging.getLogger(__name__)
+
+FIRST_RETRY_SECONDS: Final = 0.2
+LONGEST_RETRY_SECONDS: Final = 30.0
+
+
+class Reconciler:
+    """Runs passes while this process leads; listens always."""
+
+    def __init__(
+        self,
+        api: ApiServer,
+        pods: PodCache,
+        nodes: NodeCache,
+        leadership: Leadership,
+        settings: Settings,
+        recorder: Recorder,
+    ) -> None:
+        self._leadership = leadership
+        self._jobs = Jobs()
+        self._work = WorkQueue()
+        queue = GangQueue(pods, nodes)
+        self._world = Surroundings(api, self._jobs, pods, nodes, queue, Namespaces(api), settings, recorder)
+        queue.on_turn = self._wake_waiting
+        pods.on_job = self._wake
+        pods.on_capacity = self._wake_waiting
+        nodes.on_capacity = self._wake_waiting
+        nodes.on_node = self._node_changed
+
+    def notice(self, event_type: str | None, body: Mapping[str, Any]) -> None:
+        """A TrainingJob was listed, made, changed or deleted. Only says which job to look at again."""
+        uid = str((body.get("metadata") or {}).get("uid") or "")
+        if event_type == "DELETED":
+            self._gone(uid)
+        elif self._jobs.put(body):
+            self._wake(uid)
+
+    def oldest_unreconciled_seconds(self) -> float:
+        """For how long the job that has waited longest for its pass has waited; 0 while others lead."""
+        return self._work.oldest_seconds() if self._leadership.held.is_set() else 0.0
+
+    def __len__(self) -> int:
+        return len(self._work)
+
+    async def run(self) -> None:
+        """Works whenever this process leads, until cancelled."""
+        await self._world.pods.wait_synced()
+        await self._world.nodes.wait_synced()
+        while True:
+            await self._leadership.held.wait()
+            term = asyncio.ensure_future(self._lead())
+            lost = asyncio.ensure_future(self._leadership.lost.wait())
+            try:
+                await asyncio.wait((term, lost), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (term, lost):
+                    task.cancel()
+                await asyncio.gather(term, lost, return_exceptions=True)
+                self._jobs.forget_memories()
+                self._world.queue.clear()
+
+    async def _lead(self) -> None:
+        """One term: rebuild the reservations, then work."""
+        await self._until_it_works(self._restore)
+        settings = self._world.settings
+        async with asyncio.TaskGroup() as group:
+            for _ in range(settings.workers):
+                group.create_task(self._work.work(self._pass))
+            group.create_task(self._resync())
+
+    async def _restore(self) -> None:
+        """Reads every job afresh, and every committed plan; nobody is admitted before the last of them."""
+        await self._list_jobs(query={})
+        slots = asyncio.Semaphore(16)
+
+        async def one(uid: str) -> None:
+            async with slots:
+                known = self._jobs.get(uid)
+                if known is not None:
+                    await restore_reservation(self._world, known)
+
+        await asyncio.gather(*(one(uid) for uid in self._jobs.uids()))
+        for uid in self._jobs.uids():
+            self._wake(uid)
+
+    async def _resync(self) -> None:
+        """Now and then looks at every job again, and finds those whose deletion nobody told of."""
+        while True:
+            await asyncio.sleep(self._world.settings.resync_seconds)
+            await self._until_it_works(lambda: self._list_jobs(query={"resourceVersion": "0"}))
+            for uid in self._jobs.uids():
+                known = self._jobs.get(uid)
+                status = (known.raw.get("status") or {}) if known else {}
+                if not isinstance(status, Mapping) or status.get("phase") not in TERMINAL:
+                    self._wake(uid)
+
+    async def _list_jobs(self, query: Mapping[str, str]) -> None:
+        """Compares what is known with what there is."""
+        before = set(self._jobs.uids())
+        namespaces = self._world.settings.namespaces or (None,)
+        found = set()
+        for namespace in namespaces:
+            listing = await self._world.api.list(TRAININGJOBS, namespace, query=query)
+            for item in listing.items:
+                found.add(str(item["metadata"]["uid"]))
+                self.notice(None, item)
+        for uid in before - found:
+            self._gone(uid)
+
+    async def _until_it_works(self, call: Callable[[], Awaitable[None]]) -> None:
+        delay = FIRST_RETRY_SECONDS
+        while True:
+            try:
+                await call()
+                return
+            except ApiError as error:
+                logger.warning("%s; again in %.1f s", error, delay)
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, LONGEST_RETRY_SECONDS)
+
+    async def _pass(self, uid: str) -> None:
+        """One pass; whatever goes wrong, the job is looked at again."""
+        known = self._jobs.get(uid)
+        if known is None:
+            return
+        where = {"job": f"{known.metadata.namespace}/{known.metadata.name}"}
+        try:
+            wait = await reconcile(self._world, uid)
+        except NotLeading:
+            return
+        except Exception as error:
+            known.memory.failures += 1
+            delay = min(FIRST_RETRY_SECONDS * 2 ** min(known.memory.failures, 10), LONGEST_RETRY_SECONDS)
+            if isinstance(error, ApiError):
+                logger.warning("pass failed, again in %.1f s: %s", delay, error, extra=where)
+            else:
+                logger.exception("pass failed, again in %.1f s", delay, extra=where)
+            self._work.add_after(uid, delay)
+            return
+        known.memory.failures = 0
+        if wait is not None:
+            self._work.add_after(uid, wait)
+
+    def _wake(self, uid: str) -> None:
+        if self._jobs.get(uid) is not None:
+            self._work.add(uid)
+
+    def _wake_waiting(self) -> None:
+        for uid in self._world.queue.waiting():
+            self._wake(uid)
+
+    def _node_changed(self, name: str) -> None:
+        """A node became or stopped being ready: its jobs look now, and again once it may be called lost."""
+        for uid in self._world.pods.jobs_on(name):
+            self._wake(uid)
+            self._work.add_after(uid, self._world.settings.node_lost_seconds + 0.1)
+
+    def _gone(self, uid: str) -> None:
+        self._jobs.drop(uid)
+        self._world.pods.forget(uid)
+        self._work.forget(uid)
+        self._world.queue.leave(uid)
+        if self._world.queue.release(uid):
+            self._wake_waiting()

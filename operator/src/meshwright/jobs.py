@@ -1,0 +1,85 @@
+"""The newest known state of every TrainingJob, and what this process remembers of it between two passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from meshwright.lifecycle.model import Pod
+from meshwright.rendering.gang import FrozenPlan
+from meshwright_api.job import Metadata, parse_metadata
+
+
+@dataclass
+class Memory:
+    """What a process knows of a job beyond its status. Losing it costs requests, never correctness."""
+
+    frozen: FrozenPlan | None = None
+    """The plan in hand."""
+    stored: str = ""
+    """Hash of the plan that the API server was seen to hold."""
+    created: dict[str, tuple[Pod, datetime]] = field(default_factory=dict)
+    """By UID, pods that were created and that the cache does not show yet, and when."""
+    deleted: dict[str, datetime] = field(default_factory=dict)
+    """UIDs whose deletion was asked for and that the cache does not show as stopping yet, and when."""
+    undisturbed_since: datetime | None = None
+    """Since when no pod of an older incarnation has been stopping."""
+    progress_at: datetime | None = None
+    """When a write that only refreshed something was last made."""
+    refusal: str = ""
+    failures: int = 0
+    """Passes in a row that ended in an error."""
+
+
+@dataclass
+class KnownJob:
+    """A job as it was last read."""
+
+    raw: Mapping[str, Any]
+    metadata: Metadata
+    memory: Memory = field(default_factory=Memory)
+
+    @property
+    def version(self) -> int:
+        """Its resource version as a number: the order in which states followed each other."""
+        return int(self.metadata.resource_version or 0)
+
+
+class Jobs:
+    """Every known job by UID. A state that is older than the known one is ignored."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, KnownJob] = {}
+
+    def put(self, raw: Mapping[str, Any]) -> KnownJob | None:
+        """Notes a state of a job; returns it if it is news."""
+        metadata = parse_metadata(raw)
+        if not metadata.uid:
+            return None
+        known = self._jobs.get(metadata.uid)
+        if known is None:
+            known = self._jobs[metadata.uid] = KnownJob(raw, metadata)
+            return known
+        if int(metadata.resource_version or 0) <= known.version:
+            return None
+        known.raw, known.metadata = raw, metadata
+        return known
+
+    def get(self, uid: str) -> KnownJob | None:
+        """The job with that UID, if it is known."""
+        return self._jobs.get(uid)
+
+    def drop(self, uid: str) -> None:
+        """Forgets a job that is gone."""
+        self._jobs.pop(uid, None)
+
+    def uids(self) -> tuple[str, ...]:
+        """Every known UID."""
+        return tuple(self._jobs)
+
+    def forget_memories(self) -> None:
+        """Leadership was lost: what this process remembers may have been overtaken."""
+        for job in self._jobs.values():
+            job.memory = Memory()

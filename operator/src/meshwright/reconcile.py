@@ -1,0 +1,213 @@
+"""One pass for one job: observe, decide, act.
+
+A pass repeats the three until a decision has nothing to do now. Each round either writes the status, against the very
+version that was decided from, or carries out actions that may be repeated; so a process may die between any two steps.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from meshwright.acting import Refused, carry_out, load_plan
+from meshwright.cluster.api import ApiServer
+from meshwright.cluster.caches import NodeCache, PodCache, live_gang
+from meshwright.cluster.errors import Conflict, NotFound
+from meshwright.cluster.resources import TRAININGJOBS
+from meshwright.gang_queue import GangQueue
+from meshwright.jobs import Jobs, KnownJob
+from meshwright.lifecycle.admitting import next_attempt, next_incarnation
+from meshwright.lifecycle.avoid import nodes_to_avoid
+from meshwright.lifecycle.decide import decide, needs_offer
+from meshwright.lifecycle.model import CreatePod, Decision, DeletePod, Observation, Offer
+from meshwright.lifecycle.phases import PLANNED, TERMINAL
+from meshwright.namespaces import Namespaces
+from meshwright.observing import observe, read_job
+from meshwright.placement.model import Placed
+from meshwright.rendering import gang as rendering
+from meshwright.settings import Settings
+from meshwright.status_patch import as_json, merge_patch
+from meshwright_api.job import TrainingJob
+from meshwright_api.status import Phase, TrainingJobStatus
+
+logger = logging.getLogger(__name__)
+
+MAX_ROUNDS: Final = 12
+"""Rounds of one pass; an ordinary start takes five. More would mean two decisions that undo each other."""
+
+REFUSAL_RETRY_SECONDS: Final = 15.0
+LOOK_AGAIN_SECONDS: Final = 5.0
+"""How soon to look again after deletions, in case no event tells that they are done."""
+
+
+class Recorder(Protocol):
+    """Who is told of what happened: events and metrics."""
+
+    def wrote(self, known: KnownJob, old: TrainingJobStatus, new: TrainingJobStatus) -> None:
+        """A status was written."""
+
+    def decided(self, observation: Observation, decision: Decision) -> None:
+        """A decision that does something was made."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Everything that a pass works with."""
+
+    api: ApiServer
+    jobs: Jobs
+    pods: PodCache
+    nodes: NodeCache
+    queue: GangQueue
+    namespaces: Namespaces
+    settings: Settings
+    recorder: Recorder
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+
+async def reconcile(world: Surroundings, uid: str) -> float | None:
+    """One pass for the job with this UID.
+
+    Returns:
+        Seconds until the next pass is due without any event; None if only an event can change anything.
+
+    Raises:
+        ApiError: the API server failed; the pass is to be repeated.
+    """
+    for _ in range(MAX_ROUNDS):
+        known = world.jobs.get(uid)
+        if known is None:
+            return None
+        observation = await _observe(world, known)
+        decision = await _decide(world, observation)
+        _keep_places(world, observation)
+        if decision.status is None and not decision.actions:
+            return decision.wake_after
+        world.recorder.decided(observation, decision)
+        logger.info("%s", decision.why, extra={"job": f"{observation.job.namespace}/{observation.job.name}"})
+        if decision.status is not None:
+            await _write(world, known, observation.status, decision.status)
+        elif (wait := await _act(world, known, observation, decision)) is not None:
+            return wait
+    logger.warning("a pass over job %s did not come to rest in %d rounds", uid, MAX_ROUNDS)
+    return LOOK_AGAIN_SECONDS
+
+
+async def _observe(world: Surroundings, known: KnownJob) -> Observation:
+    """Everything that the decision may depend on."""
+    job, parsed, status = read_job(known)
+    now = world.clock()
+    if status.phase in PLANNED and status.launched != status.attempt:
+        await _find_plan(world, known, status)
+    observation = observe(known, job, status, world.pods, world.nodes, world.settings, now)
+    if parsed is not None and needs_offer(observation):
+        rules = world.settings.rendering_for(await world.namespaces.labels(job.namespace))
+        observation = replace(observation, offer=_ask_for_places(world, known, parsed, observation, rules))
+    return observation
+
+
+async def _decide(world: Surroundings, observation: Observation) -> Decision:
+    """The decision; made again from a fresh list when a pod seems to be missing."""
+    decision = decide(observation)
+    if decision.confirm_pods:
+        pods = await live_gang(world.api, observation.job)
+        decision = decide(replace(observation, pods=pods, pods_confirmed=True))
+    return decision
+
+
+async def _find_plan(world: Surroundings, known: KnownJob, status: TrainingJobStatus) -> None:
+    """Makes sure of the committed plan: in hand from before, or as the API server holds it."""
+    memory = known.memory
+    if status.plan_sha256 in (memory.stored, memory.frozen.sha256 if memory.frozen else ""):
+        return
+    frozen = await load_plan(world.api, known, status.incarnation, status.plan_sha256)
+    if frozen is not None:
+        memory.frozen, memory.stored = frozen, frozen.sha256
+        world.queue.reserve(rendering.reservation(frozen))
+
+
+def _ask_for_places(
+    world: Surroundings, known: KnownJob, parsed: TrainingJob, o: Observation, rules: rendering.RenderSettings
+) -> Offer:
+    """Asks the queue; an offer is a rendered plan whose places are reserved at once, before anybody else is asked."""
+    before = world.queue.held_by(o.job.uid)
+    request = rendering.request(
+        parsed, avoid=nodes_to_avoid(o.status, o.now) | o.lost_nodes, prefer=before.nodes if before else {}
+    )
+    answer = world.queue.ask(request)
+    if not isinstance(answer, Placed):
+        return Offer(reason=answer.reason, message=answer.message)
+    frozen = rendering.freeze(
+        parsed,
+        attempt=next_attempt(o.status),
+        incarnation=next_incarnation(o.status),
+        placed=answer,
+        request=request,
+        settings=rules,
+    )
+    known.memory.frozen, known.memory.stored = frozen, ""
+    known.memory.refusal = ""
+    world.queue.reserve(rendering.reservation(frozen))
+    return Offer(plan_sha256=frozen.sha256)
+
+
+def _keep_places(world: Surroundings, o: Observation) -> None:
+    """A job that is over, suspended or deleted holds no places and waits for none."""
+    if o.status.phase in TERMINAL or o.status.phase is Phase.SUSPENDED or o.job.deleting:
+        world.queue.leave(o.job.uid)
+        world.queue.release(o.job.uid)
+
+
+async def _write(world: Surroundings, known: KnownJob, old: TrainingJobStatus, new: TrainingJobStatus) -> None:
+    """Writes the status against the version it was decided from; after a conflict the next round decides anew."""
+    meta = known.metadata
+    patch = merge_patch(as_json(old), as_json(new))
+    assert patch, "a decision that changes nothing must not ask for a write"
+    try:
+        answer = await world.api.patch_status(
+            TRAININGJOBS, meta.namespace, meta.name, patch, resource_version=meta.resource_version
+        )
+    except (Conflict, NotFound):
+        await _read_again(world, known)
+        return
+    world.jobs.put(answer)
+    if new.phase is Phase.PENDING:
+        world.queue.release(meta.uid)
+    if _only_refreshes(old, new):
+        known.memory.progress_at = world.clock()
+    world.recorder.wrote(known, old, new)
+
+
+async def _read_again(world: Surroundings, known: KnownJob) -> None:
+    """Reads the job itself, not the cache; a job of that name with another UID is another job."""
+    meta = known.metadata
+    try:
+        answer = await world.api.get(TRAININGJOBS, meta.namespace, meta.name)
+    except NotFound:
+        world.jobs.drop(meta.uid)
+        return
+    world.jobs.put(answer)
+    if answer["metadata"]["uid"] != meta.uid:
+        world.jobs.drop(meta.uid)
+
+
+async def _act(world: Surroundings, known: KnownJob, o: Observation, decision: Decision) -> float | None:
+    """Carries the actions out; returns seconds to wait if the next round must see what came of them."""
+    try:
+        await carry_out(world.api, known, decision.actions, o.now)
+    except Refused as error:
+        known.memory.refusal = str(error)
+        # One more round, so that the refusal is told; it is tried again later.
+        return None if not o.refusal else REFUSAL_RETRY_SECONDS
+    if any(isinstance(action, DeletePod) for action in decision.actions):
+        return LOOK_AGAIN_SECONDS
+    creates = sum(isinstance(action, CreatePod) for action in decision.actions)
+    adopted = creates > 0 and len(known.memory.created) < creates
+    return 1.0 if adopted else None
+
+
+def _only_refreshes(old: TrainingJobStatus, new: TrainingJobStatus) -> bool:
+    return (old.phase, old.attempt, old.incident, old.reason) == (new.phase, new.attempt, new.incident, new.reason)

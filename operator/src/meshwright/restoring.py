@@ -1,0 +1,25 @@
+"""What a process that begins to lead must know before it may admit anybody: who holds which places."""
+
+from __future__ import annotations
+
+from meshwright.acting import load_plan
+from meshwright.jobs import KnownJob
+from meshwright.lifecycle.phases import TERMINAL
+from meshwright.observing import read_job
+from meshwright.reconcile import Surroundings
+from meshwright.rendering import gang as rendering
+
+
+async def restore_reservation(world: Surroundings, known: KnownJob) -> None:
+    """Reserves the places of the job's committed plan.
+
+    Only a plan whose hash stands in the status reserves anything: a forged one reserves nothing. A plan that was
+    committed but never stored has no pods, and is replaced by the job's next pass.
+    """
+    _, _, status = read_job(known)
+    if not status.plan_sha256 or status.phase in TERMINAL:
+        return
+    frozen = await load_plan(world.api, known, status.incarnation, status.plan_sha256)
+    if frozen is not None:
+        known.memory.frozen, known.memory.stored = frozen, frozen.sha256
+        world.queue.reserve(rendering.reservation(frozen))
