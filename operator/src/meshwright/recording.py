@@ -22,8 +22,8 @@ MAX_LOG_BYTES = 64 * 2**20
 """A decision log that has grown to this is put aside as `.1`, over the one before."""
 
 
-class Teller:
-    """Tells people; never fails a pass."""
+class JobRecorder:
+    """Tells people what passes did; never fails a pass."""
 
     def __init__(self, events: EventRecorder, metrics: Metrics, decision_log_dir: str = "") -> None:
         self._events = events
