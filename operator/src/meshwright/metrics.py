@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
-from typing import Final
+from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
@@ -21,6 +21,20 @@ def operator_version() -> str:
         return version("meshwright-operator")
     except PackageNotFoundError:
         return "unknown"
+
+
+class Watch(Protocol):
+    """What is measured of a watch."""
+
+    relists: int
+    malformed: int
+
+    @property
+    def name(self) -> str:
+        """What it watches."""
+
+    def age(self) -> float:
+        """Seconds since the server's last word."""
 
 
 class Metrics:
@@ -102,6 +116,12 @@ class Metrics:
         )
         self.permissions = Gauge("meshwright_missing_permissions", "Rights that the operator lacks.", registry=r)
         self.lag = Gauge("meshwright_event_loop_lag_seconds", "How late the event loop woke last.", registry=r)
+
+    def watch(self, watch: Watch) -> None:
+        """Measures a watch from now on, in place of an earlier one of its name."""
+        self.watch_age.labels(watch.name).set_function(watch.age)
+        self.relists.labels(watch.name).set_function(lambda: watch.relists)
+        self.malformed.labels(watch.name).set_function(lambda: watch.malformed)
 
     def api_request(self, verb: str, resource: str, code: int, seconds: float) -> None:
         """Counts one finished request to the API server."""

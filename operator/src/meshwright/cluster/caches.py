@@ -35,6 +35,7 @@ class _Cache(Generic[V]):
         async with asyncio.TaskGroup() as group:
             for reflector in self.reflectors:
                 group.create_task(reflector.run(), name=f"reflector {reflector.name}")
+            await asyncio.Event().wait()
 
     async def wait_synced(self) -> None:
         """Returns once the first list of every collection is in."""
@@ -48,7 +49,7 @@ class _Cache(Generic[V]):
 
     def age(self) -> float:
         """Seconds since the server's last word about the collection that was silent longest."""
-        return max(reflector.age() for reflector in self.reflectors)
+        return max((reflector.age() for reflector in self.reflectors), default=0.0)
 
 
 class PodCache(_Cache[PodRecord]):
@@ -163,10 +164,13 @@ class NodeCache(_Cache[NodeRecord]):
     Attributes:
         on_capacity: Called when a node came, went, or offers something else than before.
         on_node: Called with a node's name when it became ready, stopped being so, or went.
+        readable: Whether nodes may be read at all; without the right nothing can be placed, and nothing is called lost.
     """
 
-    def __init__(self, api: ApiServer, timings: Timings | None = None) -> None:
-        super().__init__([Reflector(api, NODES, None, project_node, self._changed, timings=timings)])
+    def __init__(self, api: ApiServer, timings: Timings | None = None, *, readable: bool = True) -> None:
+        reflector = Reflector(api, NODES, None, project_node, self._changed, timings=timings)
+        super().__init__([reflector] if readable else [])
+        self.readable = readable
         self.on_capacity: Callable[[], None] = lambda: None
         self.on_node: Callable[[str], None] = lambda _: None
         self._by_name: dict[str, NodeRecord] = {}
@@ -184,7 +188,7 @@ class NodeCache(_Cache[NodeRecord]):
 
     def lost(self, names: Iterable[str], now: datetime, after_seconds: float = 0.0) -> frozenset[str]:
         """Those of `names` that are gone, or not ready for `after_seconds` already; none before the first list."""
-        if not self.synced:
+        if not self.readable or not self.synced:
             return frozenset()
         return frozenset(name for name in names if name and self._is_lost(name, now, after_seconds))
 

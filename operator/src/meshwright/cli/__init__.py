@@ -1,0 +1,55 @@
+"""`meshwright`: run the operator, decide a logged observation again, say the version."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from meshwright import logs, settings
+from meshwright.cli.replay import replay
+from meshwright.metrics import operator_version
+
+COMMANDS: Final = ("run", "replay", "version")
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns the process's exit code."""
+    arguments = _parser().parse_args(argv)
+    if arguments.command == "version":
+        print(operator_version())
+        return OK
+    if arguments.command == "replay":
+        return replay(arguments.file, sys.stdout, sys.stderr)
+    return _run(arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="meshwright", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{run,replay,version}")
+    settings.add_flags(commands.add_parser("run", help="run the operator until a signal ends it"))
+    again = commands.add_parser("replay", help="decide logged observations again and print the decisions as JSON")
+    again.add_argument("file", help="file of observations, one JSON document per line; - for standard input")
+    commands.add_parser("version", help="print the version")
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    # Kopf and the client take seconds to import; the other commands do not need them.
+    from meshwright.cluster.errors import ConfigError
+    from meshwright.kopf_app import serve
+
+    try:
+        chosen = settings.from_flags(arguments)
+        logs.configure("json" if chosen.log_format == "json" else "text", chosen.log_level)
+        asyncio.run(serve(chosen))
+    except (settings.InvalidSettings, ConfigError) as error:
+        print(f"meshwright: {error}", file=sys.stderr)
+        return USAGE
+    return OK
