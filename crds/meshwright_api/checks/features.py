@@ -79,7 +79,7 @@ def feature_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
     for later in FEATURES_LATER:
         for field, value in _values(raw, later.path, "spec"):
             if value is not None and value not in later.works:
-                yield Problem(field, later.say)
+                yield Problem(field, f"{value}: {later.say}" if later.works else later.say)
 
 
 def _values(value: object, path: tuple[str, ...], walked: str) -> Iterator[tuple[str, object]]:

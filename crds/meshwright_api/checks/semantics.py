@@ -10,6 +10,8 @@ from meshwright_api.errors import Problem
 from meshwright_api.names import MAX_DNS_LABEL
 from meshwright_api.spec import MAX_PODS, Role, TrainingJobSpec, Volume
 
+EXAMPLE = "{name: worker, replicas: 2, template: {spec: {containers: [{name: trainer, image: IMAGE}]}}}"
+"""A role that works."""
 JOB_NAME = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 """The headless Service bears the job's name, and a Service's name begins with a letter and has no dots."""
 INCARNATION_DIGITS = 5
@@ -47,7 +49,9 @@ def _job_name(spec: TrainingJobSpec, name: str) -> Iterator[Problem]:
 
 def _size(spec: TrainingJobSpec) -> Iterator[Problem]:
     pods = sum(role.replicas for role in spec.roles)
-    if pods == 0:
+    if not spec.roles:
+        yield Problem("spec.roles", f"there is no role; give one with a container and an image, for example {EXAMPLE}")
+    elif pods == 0:
         yield Problem("spec.roles", "the job has 0 pods; give a role at least 1 replica. To pause a job set "
                       "spec.suspend: true")  # fmt: skip
     elif pods > MAX_PODS:
@@ -85,9 +89,8 @@ def _volumes(spec: TrainingJobSpec) -> Iterator[Problem]:
 def _volume(volume: Volume, at: str) -> Iterator[Problem]:
     sources = list(volume.source())
     if len(sources) != 1:
-        found = " and ".join(sources) or "none"
-        yield Problem(at, f"needs exactly one source, but has {found}; for example persistentVolumeClaim: "
-                      "{claimName: NAME}")  # fmt: skip
+        yield Problem(at, f"{volume.name} has {len(sources)} sources but needs exactly one, for example "
+                      "persistentVolumeClaim: {claimName: NAME}")  # fmt: skip
     if not volume.mount_path.startswith("/") or ":" in volume.mount_path:
         yield Problem(f"{at}.mountPath", f"{volume.mount_path} is no absolute path without colons; use for example "
                       "/checkpoints")  # fmt: skip

@@ -36,8 +36,8 @@ def _metadata(metadata: PodMetadata, at: str) -> Iterator[Problem]:
 
 def _containers(pod: PodSpec, at: str) -> Iterator[Problem]:
     if not pod.containers:
-        yield Problem(f"{at}.containers", "is empty; give a container with an image, for example "
-                      "[{name: trainer, image: IMAGE, command: [python, train.py]}]")  # fmt: skip
+        yield Problem(f"{at}.containers", "no container; give one with an image, for example [{name: trainer, "
+                      "image: IMAGE, command: [python, train.py]}]")  # fmt: skip
     elif pod.trained is None:
         names = ", ".join(container.name for container in pod.containers)
         yield Problem(f"{at}.containers", f"it is not clear which of {names} trains; name that one `trainer`")

@@ -226,7 +226,8 @@ def _pod_rules() -> tuple[Culprits, ...]:
 
 def _agreement_rules() -> tuple[Culprits, ...]:
     limit = f"c.?resources.?limits[?{text(reserved.GPU)}]"
-    as_text = f"string({limit}.orValue(0))"
+    value = f"dyn({limit}.orValue(''))"  # dyn, or the type of '' decides which string() is called
+    as_text = f"(type({value}) == string ? {value} : type({value}) == int ? string({value}) : 'no quantity')"
     same = f"isQuantity({as_text}) && quantity({as_text}).compareTo(quantity(string(r.gpusPerPod))) == 0"
     gpus = f"!has(r.gpusPerPod) || !{limit}.hasValue() || ({same}) ? '' : {as_text}"
     queue = "object.spec.?queue.?priorityClassName"

@@ -1,0 +1,369 @@
+"""For every rule a job that it refuses, and one that is as near to it as can be and passes.
+
+`says` are parts of the message: the field, the value, the limit, a value that works.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from meshwright_api.checks.semantics import longest_job_name
+from meshwright_api.spec import Role
+from tests.api.jobs import Json, a_container, a_job, a_role, with_container, with_pod
+
+SCHEMA = "schema"
+"""Refused by types and limits; no rule of ours is involved."""
+
+LONGEST = longest_job_name((Role(name="worker", replicas=2),))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One rule, tried from both sides."""
+
+    rule: str
+    bad: Json
+    good: Json
+    says: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.rule}-{'-'.join(self.says)}"[:60].replace(" ", "_")
+
+
+def _rule(**fields: Any) -> Json:
+    return a_job(failurePolicy={"rules": [{"action": "Fail", **fields}]})
+
+
+def _volume(**fields: Any) -> Json:
+    volume = {"name": "data", "mountPath": "/data", "emptyDir": {}, **fields}
+    return a_job(volumes=[{k: v for k, v in volume.items() if v is not None}])
+
+
+def _volumes(first: str, second: str) -> Json:
+    return a_job(volumes=[{"name": n, "mountPath": p, "emptyDir": {}} for n, p in (("a", first), ("b", second))])
+
+
+def _gpus(limit: Any, per_pod: int | None, container: str = "trainer") -> Json:
+    containers = [a_container(name=container, resources={"limits": {"nvidia.com/gpu": limit}})]
+    fields = {} if per_pod is None else {"gpusPerPod": per_pod}
+    return a_job(roles=[a_role(pod={"containers": containers}, **fields)])
+
+
+NAMES = (
+    Case("job-name", a_job(name="3d"), a_job(name="d3"), ("metadata.name", "3d", "gpt3-1b3")),
+    Case("job-name", a_job(name="a.b"), a_job(name="a-b"), ("a.b",)),
+    Case(
+        "derived-names",
+        a_job(name="n" * (LONGEST + 1)),
+        a_job(name="n" * LONGEST),
+        ("metadata.name", f"has {LONGEST + 1} characters", f"at most {LONGEST}", "shorten"),
+    ),
+    # The worst index counts: 11 pods need one more digit than 10 (K55).
+    Case(
+        "derived-names",
+        a_job(name="n" * LONGEST, roles=[a_role(replicas=11)]),
+        a_job(name="n" * LONGEST, roles=[a_role(replicas=10)]),
+        (f"at most {LONGEST - 1}",),
+    ),
+    # The worst role counts, not the first.
+    Case(
+        "derived-names",
+        a_job(name="n" * LONGEST, roles=[a_role(), a_role("workers")]),
+        a_job(name="n" * LONGEST, roles=[a_role(), a_role("server")]),
+        (f"at most {LONGEST - 1}",),
+    ),
+    Case(SCHEMA, a_job(roles=[a_role("Worker")]), a_job(roles=[a_role("worker-1")]), ("spec.roles[0].name", "Worker")),
+    Case(SCHEMA, a_job(roles=[a_role(), a_role()]), a_job(roles=[a_role(), a_role("b")]), ("spec.roles", "worker")),
+)
+
+SIZES = (
+    Case(
+        "some-pod",
+        a_job(roles=[a_role(replicas=0)]),
+        a_job(roles=[a_role(replicas=1)]),
+        ("0 pods", "spec.suspend: true"),
+    ),
+    Case(
+        "some-pod",
+        a_job(roles=[a_role(replicas=0), a_role("b", replicas=0)]),
+        a_job(roles=[a_role(replicas=0), a_role("b", replicas=1)]),
+        ("spec.roles",),
+    ),
+    Case(
+        "pods-at-most",
+        a_job(roles=[a_role(replicas=20_000), a_role("b", replicas=5_001)]),
+        a_job(roles=[a_role(replicas=20_000), a_role("b", replicas=5_000)]),
+        ("25001", "at most 25000"),
+    ),
+    Case(SCHEMA, a_job(roles=[a_role(replicas=-1)]), a_job(), ("spec.roles[0].replicas", "-1")),
+    Case(SCHEMA, a_job(roles=[a_role(replicas=25_001)]), a_job(roles=[a_role(replicas=25_000)]), ("25000",)),
+    Case(SCHEMA, a_job(roles=[a_role(replicas="2")]), a_job(), ("spec.roles[0].replicas",)),
+    Case(
+        SCHEMA, a_job(roles=[a_role(processesPerPod=0)]), a_job(roles=[a_role(processesPerPod=1)]), ("processesPerPod",)
+    ),
+    Case(SCHEMA, a_job(roles=[a_role(gpusPerPod=129)]), a_job(roles=[a_role(gpusPerPod=128)]), ("gpusPerPod", "128")),
+    Case("gpus", _gpus(8, 4), _gpus(8, 8), ("worker", "8", "gpusPerPod", "leave one of them out")),
+    Case("gpus", _gpus("8", 4), _gpus("8", 8), ("gpusPerPod",)),
+    Case("gpus", _gpus("many", 4), _gpus("8000m", 8), ("many",)),
+    Case("gpus", _gpus(0, 4), _gpus(8, None), ("gpusPerPod",)),
+    Case("gpus", _gpus(8, 0, "only"), _gpus(0, 0, "only"), ("gpusPerPod",)),
+)
+
+POLICY_FIELDS = (
+    Case("rule-matches-something", _rule(), _rule(exitCodes=[3]), ("spec.failurePolicy.rules", "exitCodes: [3]")),
+    Case("rule-matches-something", _rule(exitCodes=[], reasons=[]), _rule(reasons=["OOMKilled"])),
+    Case(
+        "rule-of-known-role", _rule(exitCodes=[3], role="boss"), _rule(exitCodes=[3], role="worker"), ("no role boss",)
+    ),
+    Case(SCHEMA, _rule(exitCodes=[0]), _rule(exitCodes=[1]), ("spec.failurePolicy.rules[0].exitCodes[0]",)),
+    Case(SCHEMA, _rule(exitCodes=[256]), _rule(exitCodes=[255]), ("255",)),
+    Case(SCHEMA, a_job(failurePolicy={"rules": [{"exitCodes": [3]}]}), _rule(exitCodes=[3]), ("action",)),
+    Case(
+        SCHEMA,
+        _rule(exitCodes=[3], action="Ignore"),
+        _rule(exitCodes=[3], action="RestartFree"),
+        ("Ignore", "RestartFree"),
+    ),
+    Case(
+        SCHEMA,
+        a_job(failurePolicy={"maxRestarts": 101}),
+        a_job(failurePolicy={"maxRestarts": 100}),
+        ("spec.failurePolicy.maxRestarts", "101", "100"),
+    ),
+    Case(SCHEMA, a_job(failurePolicy={"maxRestarts": -1}), a_job(failurePolicy={"maxRestarts": 0}), ("maxRestarts",)),
+    Case(
+        SCHEMA, a_job(failurePolicy={"maxDisruptions": 1001}), a_job(failurePolicy={"maxDisruptions": 1000}), ("1000",)
+    ),
+    Case(
+        SCHEMA, a_job(failurePolicy={"windowSeconds": 0}), a_job(failurePolicy={"windowSeconds": 1}), ("windowSeconds",)
+    ),
+    Case(
+        SCHEMA, a_job(failurePolicy={"evidenceSeconds": 601}), a_job(failurePolicy={"evidenceSeconds": 600}), ("600",)
+    ),
+    Case(
+        SCHEMA,
+        a_job(health={"startupDeadlineSeconds": 0}),
+        a_job(health={"startupDeadlineSeconds": 1}),
+        ("startupDeadlineSeconds",),
+    ),
+    Case(
+        SCHEMA,
+        a_job(health={"bindDeadlineSeconds": 0}),
+        a_job(health={"bindDeadlineSeconds": 1}),
+        ("bindDeadlineSeconds",),
+    ),
+    Case(SCHEMA, a_job(activeDeadlineSeconds=0), a_job(activeDeadlineSeconds=1), ("activeDeadlineSeconds",)),
+    Case(SCHEMA, a_job(ttlSecondsAfterFinished=-1), a_job(ttlSecondsAfterFinished=0), ("ttlSecondsAfterFinished",)),
+    Case(SCHEMA, a_job(suspend="yes"), a_job(suspend=True), ("spec.suspend", "boolean")),
+    Case(SCHEMA, a_job(successPolicy="Rank1"), a_job(successPolicy="Rank0"), ("Rank1", "Rank0")),
+    Case(SCHEMA, a_job(cleanPodPolicy="Some"), a_job(cleanPodPolicy="All"), ("Some", "All")),
+    # Null is "not given", as everywhere in Kubernetes.
+    Case(
+        SCHEMA,
+        a_job(roles=[{"name": "w", "template": None, "replicas": 1}]),
+        a_job(ttlSecondsAfterFinished=None, suspend=None),
+    ),
+    Case(SCHEMA, a_job(roles=[None]), a_job(failurePolicy=None, health=None), ("spec.roles[0]",)),
+    Case(SCHEMA, a_job(roles={}), a_job(volumes=None), ("spec.roles",)),
+)
+
+VOLUMES = (
+    Case("volume-source", _volume(emptyDir=None), _volume(), ("data", "0 sources", "claimName")),
+    Case(
+        "volume-source",
+        _volume(nfs={"server": "a", "path": "/"}),
+        _volume(emptyDir=None, persistentVolumeClaim={"claimName": "c"}),
+        ("2 sources",),
+    ),
+    Case("volume-path", _volume(mountPath="data"), _volume(mountPath="/x/y"), ("data", "/checkpoints")),
+    Case("volume-path", _volume(mountPath="/a:b"), _volume(mountPath="/a-b"), ("/a:b",)),
+    Case(
+        "volume-path-reserved",
+        _volume(mountPath="/etc/meshwright"),
+        _volume(mountPath="/etc/meshwrights"),
+        ("launch plan",),
+    ),
+    Case(
+        "volume-path-reserved",
+        _volume(mountPath="/etc/meshwright/x"),
+        _volume(mountPath="/etc/x"),
+        ("/etc/meshwright",),
+    ),
+    Case("volume-name-reserved", _volume(name="meshwright-plan"), _volume(name="plan"), ("meshwright",)),
+    Case("volume-paths-differ", _volumes("/a", "/a"), _volumes("/a", "/b"), ("/a",)),
+    Case(SCHEMA, _volume(name=None), _volume(), ("name",)),
+    Case(SCHEMA, _volume(mountPath=None), _volume(), ("mountPath",)),
+    Case(
+        "volumeNames",
+        a_job(
+            volumes=[{"name": "d", "mountPath": "/d", "emptyDir": {}}],
+            roles=[a_role(pod={"volumes": [{"name": "d", "emptyDir": {}}]})],
+        ),
+        a_job(
+            volumes=[{"name": "d", "mountPath": "/d", "emptyDir": {}}],
+            roles=[a_role(pod={"volumes": [{"name": "e", "emptyDir": {}}]})],
+        ),
+        ("worker", "d", "rename"),
+    ),
+    Case(
+        "volumePaths",
+        a_job(
+            volumes=[{"name": "d", "mountPath": "/d", "emptyDir": {}}],
+            roles=[a_role(pod={"containers": [a_container(volumeMounts=[{"name": "e", "mountPath": "/d"}])]})],
+        ),
+        a_job(
+            volumes=[{"name": "d", "mountPath": "/d", "emptyDir": {}}],
+            roles=[a_role(pod={"containers": [a_container(volumeMounts=[{"name": "e", "mountPath": "/e"}])]})],
+        ),
+        ("worker", "/d", "elsewhere"),
+    ),
+)
+
+
+def _two(first: Json, second: Json) -> Json:
+    return a_job(roles=[a_role(pod={"containers": [a_container(**first), a_container(**second)]})])
+
+
+def _env(*names: str) -> Json:
+    return with_container(env=[{"name": name, "value": "1"} for name in names])
+
+
+TEMPLATES = (
+    Case("noContainer", a_job(roles=[]), a_job(), ("no role", "image")),
+    Case(
+        "noContainer",
+        a_job(roles=[{"name": "worker", "replicas": 1}]),
+        a_job(),
+        ("worker", "no container", "image: IMAGE"),
+    ),
+    Case("noContainer", with_pod(containers=[]), a_job(), ("worker",)),
+    Case(
+        "whichTrains", _two({"name": "a"}, {"name": "b"}), _two({"name": "trainer"}, {"name": "b"}), ("a, b", "trainer")
+    ),
+    Case("noImage", with_container(image=None), with_container(image="x"), ("worker", "trainer", "pytorch/pytorch")),
+    Case("noImage", with_container(image=""), with_container(image="x"), ("trainer",)),
+    Case(
+        "noImage",
+        with_pod(initContainers=[{"name": "prepare"}]),
+        with_pod(initContainers=[{"name": "p", "image": "x"}]),
+        ("prepare",),
+    ),
+    *(
+        Case("reservedEnv", _env(name), _env(name.lower(), f"X_{name}"), (name, "leave it out"))
+        for name in (
+            "RANK",
+            "LOCAL_RANK",
+            "WORLD_SIZE",
+            "NODE_RANK",
+            "LOCAL_WORLD_SIZE",
+            "MASTER_ADDR",
+            "MASTER_PORT",
+            "PET_NNODES",
+            "MESHWRIGHT_JOB",
+        )
+    ),
+    Case(
+        "reservedEnv",
+        with_pod(initContainers=[{"name": "p", "image": "x", "env": [{"name": "RANK"}]}]),
+        _env("RANKS", "LOCAL_RANK_0", "PETS"),
+        ("RANK",),
+    ),
+    Case(
+        "reservedEnv",
+        _two({"name": "trainer"}, {"name": "b", "env": [{"name": "PET_NNODES"}]}),
+        _env("NCCL_DEBUG"),
+        ("PET_NNODES",),
+    ),
+    Case(
+        "restartPolicy",
+        with_pod(restartPolicy="OnFailure"),
+        with_pod(restartPolicy="Never"),
+        ("worker", "OnFailure", "failurePolicy.maxRestarts"),
+    ),
+    Case("reservedField", with_pod(nodeName="node-1"), with_pod(nodeSelector={"a": "b"}), ("nodeName", "nodeSelector")),
+    Case("reservedField", with_pod(hostname="x"), with_pod(hostNetwork=True), ("hostname",)),
+    Case("reservedField", with_pod(subdomain="x"), with_pod(dnsPolicy="Default"), ("subdomain",)),
+    Case("reservedField", with_pod(ephemeralContainers=[{}]), with_pod(tolerations=[{}]), ("ephemeralContainers",)),
+    *(
+        Case(
+            "reservedLabel",
+            a_job(roles=[a_role(metadata={kind: {"meshwright.dev/role": "x"}})]),
+            a_job(roles=[a_role(metadata={kind: {"example.com/role": "x"}})]),
+            ("meshwright.dev/role", "another prefix"),
+        )
+        for kind in ("labels", "annotations")
+    ),
+    Case(
+        "reservedName",
+        with_pod(volumes=[{"name": "meshwright-plan", "emptyDir": {}}]),
+        with_pod(volumes=[{"name": "my-meshwright", "emptyDir": {}}]),
+        ("meshwright-plan", "choose another"),
+    ),
+    Case(
+        "reservedName",
+        with_pod(initContainers=[{"name": "meshwright-agent", "image": "x"}]),
+        a_job(),
+        ("meshwright-agent",),
+    ),
+    Case(
+        "reservedMount",
+        with_container(volumeMounts=[{"name": "x", "mountPath": "/etc/meshwright"}]),
+        with_container(volumeMounts=[{"name": "x", "mountPath": "/etc"}]),
+        ("/etc/meshwright", "launch plan"),
+    ),
+    Case(
+        "priorityClass",
+        {
+            **a_job(),
+            "spec": {"roles": [a_role(pod={"priorityClassName": "low"})], "queue": {"priorityClassName": "high"}},
+        },
+        {
+            **a_job(),
+            "spec": {"roles": [a_role(pod={"priorityClassName": "high"})], "queue": {"priorityClassName": "high"}},
+        },
+        ("low", "leave one of them out"),
+    ),
+    Case(SCHEMA, with_pod(containers="x"), a_job(), ("spec.roles[0].template.spec.containers",)),
+    Case(SCHEMA, with_container(env=[{"value": "x"}]), _env("A"), ("env[0].name",)),
+    Case(SCHEMA, with_container(env="RANK=1"), _env(), ("env",)),
+    Case(
+        SCHEMA, with_container(command="python train.py"), with_container(command=["python", "train.py"]), ("command",)
+    ),
+    Case(
+        SCHEMA,
+        a_job(roles=[a_role(metadata={"labels": {"a": 1}})]),
+        a_job(roles=[a_role(metadata={"labels": {}})]),
+        ("labels",),
+    ),
+)
+
+LATER = (
+    Case(
+        "later-trainer", a_job(trainer={"steps": 1}), a_job(trainer=None), ("spec.trainer", "roles with your own image")
+    ),
+    Case("later-elastic", a_job(elastic={"min": 1}), a_job(), ("spec.elastic", "roles[].replicas")),
+    Case("later-profile", a_job(profile="default"), a_job(), ("spec.profile",)),
+    Case("later-placement", a_job(placement={"balanced": True}), a_job(), ("spec.placement", "nodeSelector")),
+    Case("later-roles.[].near", a_job(roles=[a_role(near="worker")]), a_job(), ("near",)),
+    Case("later-roles.[].spread", a_job(roles=[a_role(spread="leaf")]), a_job(), ("spread",)),
+    Case(
+        "later-queue.backend", a_job(queue={"backend": "Kueue"}), a_job(queue={"backend": "None"}), ("Kueue", "Native")
+    ),
+    Case(
+        "later-queue.provisioning",
+        a_job(queue={"provisioning": "ProvisioningRequest"}),
+        a_job(queue={"provisioning": "None"}),
+        ("ProvisioningRequest", "None"),
+    ),
+    Case("later-agent", a_job(agent="Inject"), a_job(agent="None"), ("Inject", "None")),
+    Case(
+        "later-health.heartbeatTimeoutSeconds",
+        a_job(health={"heartbeatTimeoutSeconds": 60}),
+        a_job(health={}),
+        ("heartbeatTimeoutSeconds", "agent"),
+    ),
+    Case("later-health.stragglerFactor", a_job(health={"stragglerFactor": 1.5}), a_job(), ("stragglerFactor",)),
+)
+
+CASES: tuple[Case, ...] = (*NAMES, *SIZES, *POLICY_FIELDS, *VOLUMES, *TEMPLATES, *LATER)

@@ -1,0 +1,45 @@
+"""The real API server with the CRD and its policies installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from devcluster.cluster import Cluster
+from meshwright_api import names
+from tests.api.client import Client, eventually
+from tests.api.jobs import a_job, a_role, changed
+
+REPOSITORY = Path(__file__).parents[2]
+CRD = REPOSITORY / "crds" / f"{names.PLURAL}.{names.GROUP}.yaml"
+POLICIES = REPOSITORY / "crds" / "policies.yaml"
+
+
+@pytest.fixture(scope="session")
+def installed(cluster: Cluster) -> Cluster:
+    """A cluster that knows TrainingJobs and enforces their policies."""
+    cluster.kubectl("apply", "-f", str(CRD))
+    cluster.kubectl("apply", "-f", str(POLICIES))
+    client = Client(cluster.server, cluster.ca, cluster.token())
+    eventually(lambda: client.create(a_job(), dry_run=True).allowed, "the CRD is served")
+    broken = (
+        a_job(roles=[a_role(pod={"restartPolicy": "Always"})]),
+        changed(a_job(), typo=1),
+    )
+    for job in broken:  # policies are enforced some time after they are stored
+        eventually(lambda job=job: not client.create(job, dry_run=True).allowed, "the policies are enforced")
+    stranger = Client(cluster.server, cluster.ca, cluster.token(), impersonate="stranger")
+    eventually(lambda: stranger.create(a_job(), dry_run=True).code == 403, "the API server answers strangers")
+    client.close()
+    stranger.close()
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def client(installed: Cluster) -> Iterator[Client]:
+    """The administrator."""
+    made = Client(installed.server, installed.ca, installed.token())
+    yield made
+    made.close()
