@@ -94,7 +94,7 @@ def configure(log_format: LogFormat, level: str = "INFO", stream: TextIO | None 
     root.handlers[:] = [handler]
     root.setLevel(level)
     # Kopf's request log repeats each failed attempt, and our own watches say the same once per change.
-    for chatty in ("aiohttp.access", "asyncio"):
+    for chatty in ("aiohttp.access", "asyncio", "kopf.objects"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))
 
 

@@ -55,7 +55,8 @@ def observe(
     _note_disturbance(memory, gang, status.incarnation, now)
     culprits = {incident.culprit.node for incident in status.incidents[-1:]}
     culprits |= {status.incident.evidence.node} if status.incident else set()
-    progress_due = memory.progress_at is None or (now - memory.progress_at).total_seconds() >= settings.progress_seconds
+    memory.progress_at = memory.progress_at or now
+    progress_due = (now - memory.progress_at).total_seconds() >= settings.progress_seconds
     return Observation(
         now=now,
         job=job,

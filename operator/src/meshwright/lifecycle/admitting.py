@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from meshwright_api import names
-from meshwright_api.status import Phase, PodCounts, TrainingJobStatus
-
 from meshwright.lifecycle.conditions import holds, put
 from meshwright.lifecycle.deadlines import start_active_clock, stop_active_clock
 from meshwright.lifecycle.incidents import gang_of
 from meshwright.lifecycle.model import Decision, Observation, Offer, Policy
+from meshwright_api import names
+from meshwright_api.status import Phase, PodCounts, TrainingJobStatus
 
 _WITHOUT_PLAN = frozenset({None, Phase.PENDING, Phase.SUSPENDED, Phase.RESTARTING})
 

@@ -35,8 +35,9 @@ def announcements(old: TrainingJobStatus, new: TrainingJobStatus) -> tuple[Annou
     found = []
     if new.phase != old.phase and new.phase is not None:
         condition = find(new, _CONDITION_OF.get(new.phase, ""))
+        created = f"Attempt {new.attempt}: {new.pods.desired} pods created."
         warn = new.phase in (Phase.FAILED, Phase.RESTARTING)
-        message = condition.message if condition and condition.message else f"{old.phase or 'New'} -> {new.phase}"
+        message = condition.message if condition and condition.message else created
         found.append(Announcement("Warning" if warn else "Normal", new.phase.value, message))
     if new.incidents and new.incidents[-1:] != old.incidents[-1:] and new.incidents[-1].judged_at:
         previous = old.incidents[-1] if old.incidents else None

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from meshwright_api import names
-from meshwright_api.status import Cause, Culprit, OpenIncident, Phase, TrainingJobStatus
-
 from meshwright.lifecycle.admitting import plan_is_lost
 from meshwright.lifecycle.budget import disruptions_left, restarts_left, within_window
 from meshwright.lifecycle.conditions import holds, put
@@ -25,6 +22,8 @@ from meshwright.lifecycle.incidents import (
 from meshwright.lifecycle.model import Decision, Observation, Policy
 from meshwright.lifecycle.phases import PLANNED
 from meshwright.lifecycle.stopping import stop_pods
+from meshwright_api import names
+from meshwright_api.status import Cause, Culprit, OpenIncident, Phase, TrainingJobStatus
 
 STOP_GRACE_SECONDS = 30
 """After an incident nobody waits longer than this for the old processes."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from meshwright_api.status import Cause, TrainingJobStatus
-
 from meshwright.lifecycle.incidents import Suspect, culprit_of, gang_of
 from meshwright.lifecycle.model import Observation, PodState, Policy
+from meshwright_api.status import Cause, TrainingJobStatus
 
 
 def seconds_until(moment: datetime, now: datetime) -> float:

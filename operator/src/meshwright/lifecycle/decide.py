@@ -10,9 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from meshwright_api import names
-from meshwright_api.status import Phase
-
 from meshwright.lifecycle import stopping
 from meshwright.lifecycle.admitting import admit, needs_offer
 from meshwright.lifecycle.breaking import judge_incident, open_incident, refund
@@ -22,6 +19,8 @@ from meshwright.lifecycle.ending import expire, finish, finished, record_success
 from meshwright.lifecycle.model import Decision, Observation, Policy
 from meshwright.lifecycle.phases import TERMINAL, step
 from meshwright.lifecycle.starting import launch, run
+from meshwright_api import names
+from meshwright_api.status import Phase
 
 __all__ = ["decide", "needs_offer"]
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from meshwright_api import names
-from meshwright_api.status import Phase, TrainingJobStatus
-
 from meshwright.lifecycle.conditions import put
 from meshwright.lifecycle.deadlines import active_until, seconds_until, stop_active_clock
 from meshwright.lifecycle.incidents import gang_of
@@ -15,6 +12,8 @@ from meshwright.lifecycle.phases import ACTIVE, PLANNED
 from meshwright.lifecycle.starting import count_pods
 from meshwright.lifecycle.stopping import remove_pods, stop_pods
 from meshwright.lifecycle.success import needed, record, recorded, succeeded_now
+from meshwright_api import names
+from meshwright_api.status import Phase, TrainingJobStatus
 
 
 def finish(o: Observation, policy: Policy) -> Decision | None:

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from meshwright_api.status import MAX_INCIDENTS, MAX_LAST_WORDS, Cause, Culprit, Incident, OpenIncident
-
 from meshwright.lifecycle.model import FailureAction, Observation, Pod, PodState, Policy, Rule
 from meshwright.lifecycle.success import recorded
+from meshwright_api.status import MAX_INCIDENTS, MAX_LAST_WORDS, Cause, Culprit, Incident, OpenIncident
 
 OUT_OF_MEMORY_REASON: Final = "OOMKilled"
 EVICTED_REASON: Final = "Evicted"

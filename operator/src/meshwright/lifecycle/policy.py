@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from meshwright.lifecycle.model import Job, Policy, RoleSize, Rule
 from meshwright_api.job import TrainingJob
 from meshwright_api.resolve import resolve
-
-from meshwright.lifecycle.model import Job, Policy, RoleSize, Rule
 
 DEFAULT_GRACE_SECONDS = 30
 

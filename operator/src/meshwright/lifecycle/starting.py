@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from meshwright_api import names
-from meshwright_api.status import Incident, Phase, PodCounts, TrainingJobStatus
-
 from meshwright.lifecycle.conditions import find, put
 from meshwright.lifecycle.incidents import gang_of
 from meshwright.lifecycle.model import CreatePod, Decision, Identity, Observation, Pod, PodState, Policy, StorePlan
 from meshwright.lifecycle.phases import PLANNED
 from meshwright.lifecycle.success import recorded, succeeded_now
+from meshwright_api import names
+from meshwright_api.status import Incident, Phase, PodCounts, TrainingJobStatus
 
 
 def count_pods(status: TrainingJobStatus, gang: tuple[Pod, ...], policy: Policy) -> TrainingJobStatus:

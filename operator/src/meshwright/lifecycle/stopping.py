@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from meshwright_api import names
-from meshwright_api.status import Phase, PodCounts, TrainingJobStatus
-
 from meshwright.lifecycle.conditions import holds, put
 from meshwright.lifecycle.deadlines import stop_active_clock
 from meshwright.lifecycle.model import Decision, DeletePod, Observation, Pod, Policy
+from meshwright_api import names
+from meshwright_api.status import Phase, PodCounts, TrainingJobStatus
 
 
 def stop_pods(o: Observation, policy: Policy, pods: Iterable[Pod], at_most: int | None = None) -> tuple[DeletePod, ...]:

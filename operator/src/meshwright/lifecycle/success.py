@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from meshwright_api.status import RoleIndexes, TrainingJobStatus
-
 from meshwright.lifecycle.model import Pod, PodState, Policy
 from meshwright.lifecycle.ranges import format_ranges, parse_ranges
+from meshwright_api.status import RoleIndexes, TrainingJobStatus
 
 DEFAULT_ROLE = "worker"
 
