@@ -20,9 +20,9 @@ import (
 // can be counted on. All keys are ECDSA P-256, which is made in microseconds.
 //
 //	ca.crt, ca.key                the cluster's own authority
-//	server.crt, server.key        served by the API server, the controllers and the scheduler
+//	server.crt, server.key        served by etcd, the API server, the controllers and the scheduler
 //	node.crt, node.key            served by nodes at their log endpoint
-//	kubelet-client.crt, .key      shown by the API server to nodes: nobody else may read logs there
+//	api-client.crt, .key          shown by the API server to nodes and to etcd: nobody else may read logs, or data
 //	service-account.key           signs the tokens of service accounts
 const validFor = 10 * 365 * 24 * time.Hour
 
@@ -62,8 +62,8 @@ func writeCertificates(directory string, service net.IP) error {
 	}
 	node := leaf("devcluster-node", x509.ExtKeyUsageServerAuth)
 	node.IPAddresses, node.DNSNames = loopback, []string{"localhost"}
-	client := leaf("kube-apiserver-kubelet-client", x509.ExtKeyUsageClientAuth)
-	for name, template := range map[string]*x509.Certificate{"server": server, "node": node, "kubelet-client": client} {
+	client := leaf("kube-apiserver-client", x509.ExtKeyUsageClientAuth)
+	for name, template := range map[string]*x509.Certificate{"server": server, "node": node, "api-client": client} {
 		if err := ca.issue(name, template); err != nil {
 			return err
 		}

@@ -56,7 +56,7 @@ def test_all_listen_on_loopback_only() -> None:
         assert "--bind-address=127.0.0.1" in arguments(LAYOUT, PORTS, Options())
     listening = [a for a in etcd_arguments(LAYOUT, PORTS) if a.startswith("--listen")]
     assert listening
-    assert all("=http://127.0.0.1:" in a for a in listening)
+    assert all("=https://127.0.0.1:" in a for a in listening)
 
 
 def test_node_settings_become_the_node_programs_command_line() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from devcluster import toolchain
 from devcluster.cluster import Cluster
+from devcluster.controlplane import Layout
 from devcluster.errors import DevClusterError, NotRunningError
 
 
@@ -47,7 +48,7 @@ def down(given: argparse.Namespace) -> int:
         Cluster.attach(given.directory).stop()
     except NotRunningError as error:
         print(error)
-    if (given.directory / "cluster.json").exists():  # nothing else is ours to remove
+    if Layout(given.directory).marker.exists():  # no other folder is ours to remove
         shutil.rmtree(given.directory)
         print(f"down; removed {given.directory}")
     return 0

@@ -23,6 +23,7 @@ from devcluster.supervisor import Client
 from devcluster.toolchain import Programs, find_programs
 
 _API, _ETCD = "kube-apiserver", "etcd"
+_ENVIRONMENT = {"PATH": os.defpath}  # no proxies, no ETCD_ variables: a cluster is the same for everybody
 _CONTROLLERS, _SCHEDULER = "kube-controller-manager", "kube-scheduler"
 
 
@@ -70,15 +71,15 @@ class Cluster:
         """
         programs = programs or find_programs()
         layout, settings = Layout(Path(directory).absolute()), Options(**options)
-        _clear(layout)
-        supervisor = _start_supervisor(layout)
+        client = Client(layout.directory)
+        supervisor = _start_supervisor(client, layout)
         try:
-            client = Client(layout.directory)
             _wait(
                 lambda: bool(client.call("status")),
                 time.monotonic() + 20,
                 lambda: _check_supervisor(supervisor, layout),
             )
+            _clear(layout)
             ports = Ports(*client.call("reserve", count=5)["ports"])
             cluster = cls(layout, ports, settings, programs, supervisor)
             cluster._bring_up()
@@ -270,18 +271,15 @@ class Cluster:
 
     def _bring_up(self) -> None:
         layout, programs = self._layout, self._programs
-        self._spawn(_ETCD, programs.etcd, plane.etcd_arguments(layout, self._ports))
         made = subprocess.run(
             [programs.kube, "certificates", layout.pki, plane.SERVICE_IP], capture_output=True, text=True, check=False
         )
         if made.returncode:
             raise StartError(f"certificates could not be made: {made.stderr.strip()}")
+        self._spawn(_ETCD, programs.etcd, plane.etcd_arguments(layout, self._ports))
         plane.write_credentials(layout, self.server)
         plane.write_private(layout.directory / "audit-policy.json", json.dumps(plane.AUDIT_POLICY))
-        if not os.environ.get("NOWAIT"):
-            self._wait_until(
-                "etcd listens", lambda: plane.listens(self._ports.etcd)
-            )  # refused, the API server would pause for a second
+        self._wait_until("etcd listens", lambda: plane.listens(self._ports.etcd))  # refused, it would be tried late
         self._spawn_api()
         self._wait_until("the API server is ready", self._api_ready)
         self._spawn(_CONTROLLERS, programs.controllers, plane.controllers_arguments(layout, self._ports, self._options))
@@ -300,7 +298,7 @@ class Cluster:
 
     def _spawn(self, name: str, program: Path, arguments: Sequence[str]) -> None:
         argv = [str(program), *arguments, *self._options.extra_arguments.get(name, ())]
-        self._client.call("spawn", name=name, argv=argv, env=None, log=str(self._layout.log(name)), grace=0.0)
+        self._client.call("spawn", name=name, argv=argv, env=_ENVIRONMENT, log=str(self._layout.log(name)), grace=0.0)
 
     def _api_ready(self) -> bool:
         return self._answers(f"{self.server}/readyz")
@@ -329,22 +327,15 @@ class Cluster:
                 )
 
 
-def _clear(layout: Layout) -> None:
+def _start_supervisor(client: Client, layout: Layout) -> subprocess.Popen[bytes]:
     try:
-        Client(layout.directory).call("status")
+        client.call("status")
         raise AlreadyRunningError(f"a cluster runs in {layout.directory} already")
     except NotRunningError:
         pass
-    for path in (layout.data, layout.pki, layout.logs):
-        shutil.rmtree(path, ignore_errors=True)
-    for path in (layout.description, layout.audit_log):
-        path.unlink(missing_ok=True)
-    layout.directory.mkdir(parents=True, exist_ok=True)
-    layout.logs.mkdir()
-
-
-def _start_supervisor(layout: Layout) -> subprocess.Popen[bytes]:
-    with open(layout.log("supervisor"), "ab") as log:
+    layout.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    layout.logs.mkdir(exist_ok=True)
+    with open(layout.log("supervisor"), "wb") as log:
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "devcluster.supervisor", str(layout.directory), str(os.getpid())],
             stdin=subprocess.DEVNULL,
@@ -352,6 +343,19 @@ def _start_supervisor(layout: Layout) -> subprocess.Popen[bytes]:
             stderr=log,
             start_new_session=True,  # the terminal's Ctrl-C is for the parent; its end is what counts here
         )
+
+
+def _clear(layout: Layout) -> None:
+    """Removes what an earlier cluster left; only its own things, in case the directory holds others."""
+    for path in (layout.data, layout.pki, *layout.directory.glob("node-program-*")):
+        shutil.rmtree(path, ignore_errors=True)
+    for log in set(layout.logs.glob("*.log")) - {layout.log("supervisor")}:
+        log.unlink()
+    layout.description.unlink(missing_ok=True)
+    layout.audit_log.unlink(missing_ok=True)
+    layout.marker.write_text(
+        "A cluster of `devcluster`. `devcluster --directory HERE down` ends it and removes this folder.\n"
+    )
 
 
 def _check_supervisor(supervisor: subprocess.Popen[bytes], layout: Layout) -> None:

@@ -5,9 +5,12 @@ audit log tells them apart); RBAC is on, and service accounts get real tokens. T
 program itself (`kube certificates`); see kube/certificates.go for the list of files in `pki/`.
 
 Node endpoint. `kubectl logs` makes the API server call the node's daemon endpoint over HTTPS. Both sides
-prove themselves: the node serves `pki/node.crt` (valid for 127.0.0.1) and asks for a client certificate that
-`pki/ca.crt` signed; only the API server has one (`pki/kubelet-client.crt`). Nobody else on the machine can read
-a pod's log there. The node program is told the files by `--tls-cert`, `--tls-key` and `--client-ca`.
+prove themselves: the node serves `pki/node.crt` (valid for 127.0.0.1) and asks for a client certificate that the
+cluster's CA signed (the one in its kubeconfig); only the API server has one (`pki/api-client.crt`). So nobody else
+on the machine reads a pod's log there. The node program is told its files by `--tls-cert` and `--tls-key`.
+
+etcd asks for the same client certificate: whoever writes to etcd makes pods, and pods of process nodes are
+processes of this user.
 """
 
 from __future__ import annotations
@@ -119,8 +122,13 @@ class Layout:
         return self.directory / "audit.log"
 
     @property
+    def marker(self) -> Path:
+        """Says that the directory is ours, to people and to `devcluster down`."""
+        return self.directory / "README"
+
+    @property
     def description(self) -> Path:
-        """What `Cluster.attach` reads; it also marks the directory as ours."""
+        """What `Cluster.attach` reads; written when all works."""
         return self.directory / "cluster.json"
 
     def kubeconfig(self, user: str) -> Path:
@@ -167,7 +175,17 @@ def write_private(path: Path, text: str) -> None:
 
 def etcd_arguments(layout: Layout, ports: Ports) -> list[str]:
     """Without fsync: the data need to survive a killed process, not a power cut."""
-    client, peer = f"http://127.0.0.1:{ports.etcd}", f"http://127.0.0.1:{ports.etcd_peer}"
+    client, peer = f"https://127.0.0.1:{ports.etcd}", f"https://127.0.0.1:{ports.etcd_peer}"
+    secure = [
+        argument
+        for kind in ("", "peer-")
+        for argument in (
+            f"--{kind}cert-file={layout.pki}/server.crt",
+            f"--{kind}key-file={layout.pki}/server.key",
+            f"--{kind}trusted-ca-file={layout.pki}/ca.crt",
+            f"--{kind}client-cert-auth",
+        )
+    ]
     return [
         "--name=devcluster",
         f"--data-dir={layout.data}",
@@ -177,6 +195,8 @@ def etcd_arguments(layout: Layout, ports: Ports) -> list[str]:
         f"--listen-peer-urls={peer}",
         f"--initial-advertise-peer-urls={peer}",
         f"--initial-cluster=devcluster={peer}",
+        *secure,
+        "--enable-grpc-gateway=false",  # would call itself with the server's certificate, in vain
         "--socket-reuse-port",
         f"--quota-backend-bytes={8 << 30}",
         "--auto-compaction-mode=periodic",
@@ -189,7 +209,10 @@ def apiserver_arguments(layout: Layout, ports: Ports, options: Options) -> list[
     """The API server, with RBAC, all default admission and real service account tokens."""
     pki = layout.pki
     arguments = [
-        f"--etcd-servers=http://127.0.0.1:{ports.etcd}",
+        f"--etcd-servers=https://127.0.0.1:{ports.etcd}",
+        f"--etcd-cafile={pki}/ca.crt",
+        f"--etcd-certfile={pki}/api-client.crt",
+        f"--etcd-keyfile={pki}/api-client.key",
         "--bind-address=127.0.0.1",
         f"--secure-port={ports.api}",
         "--permit-port-sharing",
@@ -206,8 +229,8 @@ def apiserver_arguments(layout: Layout, ports: Ports, options: Options) -> list[
         f"--service-cluster-ip-range={SERVICE_RANGE}",
         "--allow-privileged",
         f"--kubelet-certificate-authority={pki}/ca.crt",
-        f"--kubelet-client-certificate={pki}/kubelet-client.crt",
-        f"--kubelet-client-key={pki}/kubelet-client.key",
+        f"--kubelet-client-certificate={pki}/api-client.crt",
+        f"--kubelet-client-key={pki}/api-client.key",
         "--kubelet-preferred-address-types=InternalIP",
         f"--default-not-ready-toleration-seconds={options.toleration_seconds}",
         f"--default-unreachable-toleration-seconds={options.toleration_seconds}",
@@ -275,7 +298,7 @@ def _pairs(mapping: Mapping[str, bool]) -> str:
 
 
 def request(url: str, ca: Path, token: str, method: str = "GET", body: Any = None) -> bytes:
-    """One request to a program of the cluster, past every proxy that the environment names.
+    """One request to a program of the cluster, past every proxy that the environment names. PATCH is a merge patch.
 
     Raises:
         ApiError: It was refused.
@@ -283,7 +306,8 @@ def request(url: str, ca: Path, token: str, method: str = "GET", body: Any = Non
     """
     context = ssl.create_default_context(cafile=str(ca))
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": kind}
     data = None if body is None else json.dumps(body).encode()
     try:
         with opener.open(urllib.request.Request(url, data, headers, method=method), timeout=30) as answer:

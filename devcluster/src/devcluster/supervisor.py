@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import fcntl
 import json
 import os
 import signal
@@ -64,8 +65,9 @@ class Supervisor:
         os.chdir(directory)  # a relative name, because the path of a Unix socket is limited to 107 bytes
         with suppress(FileNotFoundError):
             os.unlink(SOCKET)
+        mask = os.umask(0o177)
         server = await asyncio.start_unix_server(self._serve, SOCKET, limit=_LONGEST_REQUEST)
-        os.chmod(SOCKET, 0o600)
+        os.umask(mask)
         while not self._over.is_set() and (self._parent is None or os.getppid() == self._parent):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._over.wait(), 0.25)
@@ -229,5 +231,16 @@ def _directory_fd(directory: Path) -> Any:
         os.close(fd)
 
 
+def main() -> None:
+    """One supervisor per directory: a second one gives up, even while the first is ending."""
+    directory = Path(sys.argv[1])
+    with open(directory / "supervisor.lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit(f"another cluster starts, runs or ends in {directory}")
+        asyncio.run(Supervisor(int(sys.argv[2])).run(directory))
+
+
 if __name__ == "__main__":
-    asyncio.run(Supervisor(int(sys.argv[2])).run(Path(sys.argv[1])))
+    main()
