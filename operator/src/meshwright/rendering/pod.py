@@ -99,7 +99,7 @@ def _trained(container: Mapping[str, Any], role: ResolvedRole, volumes: tuple[Vo
     trained = {**container, "volumeMounts": [*container["volumeMounts"], *map(_mount, volumes)]}
     if role.gpus_per_pod:
         resources = container.get("resources") or {}
-        limits = {**(resources.get("limits") or {}), GPU: role.gpus_per_pod}
+        limits = {**(resources.get("limits") or {}), GPU: str(role.gpus_per_pod)}
         trained["resources"] = {**resources, "limits": limits}
     return trained
 
