@@ -6,55 +6,46 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.controlplane import (
-    Layout,
-    Options,
-    Ports,
-    apiserver_arguments,
-    controllers_arguments,
-    etcd_arguments,
-    scheduler_arguments,
-    write_private,
-)
+from devcluster.access import write_private
+from devcluster.arguments import apiserver, controllers, etcd, scheduler
 from devcluster.nodes import NodeSettings
+from devcluster.settings import Layout, Options, Ports
 
 LAYOUT, PORTS = Layout(Path("/c")), Ports(api=1, etcd=2, etcd_peer=3, controllers=4, scheduler=5)
 
 
 def test_the_node_grace_period_reaches_the_controllers() -> None:
-    assert "--node-monitor-grace-period=3.5s" in controllers_arguments(
-        LAYOUT, PORTS, Options(node_monitor_grace_seconds=3.5)
-    )
+    assert "--node-monitor-grace-period=3.5s" in controllers(LAYOUT, PORTS, Options(node_monitor_grace_seconds=3.5))
 
 
 def test_tolerations_default_to_upstreams_and_can_be_shortened() -> None:
     for options, seconds in ((Options(), 300), (Options(toleration_seconds=5), 5)):
-        arguments = apiserver_arguments(LAYOUT, PORTS, options)
+        arguments = apiserver(LAYOUT, PORTS, options)
         assert f"--default-not-ready-toleration-seconds={seconds}" in arguments
         assert f"--default-unreachable-toleration-seconds={seconds}" in arguments
 
 
 def test_feature_gates_reach_the_three_that_know_them() -> None:
     options = Options(feature_gates={"GangScheduling": True, "Other": False})
-    for arguments in (apiserver_arguments, controllers_arguments, scheduler_arguments):
+    for arguments in (apiserver, controllers, scheduler):
         assert "--feature-gates=GangScheduling=true,Other=false" in arguments(LAYOUT, PORTS, options)
         assert not [a for a in arguments(LAYOUT, PORTS, Options()) if a.startswith("--feature-gates")]
 
 
 def test_api_versions_can_be_turned_on() -> None:
-    arguments = apiserver_arguments(LAYOUT, PORTS, Options(runtime_config={"scheduling.k8s.io/v1alpha1": True}))
+    arguments = apiserver(LAYOUT, PORTS, Options(runtime_config={"scheduling.k8s.io/v1alpha1": True}))
     assert "--runtime-config=scheduling.k8s.io/v1alpha1=true" in arguments
 
 
 def test_the_audit_log_can_be_left_out() -> None:
-    assert "--audit-log-mode=blocking" in apiserver_arguments(LAYOUT, PORTS, Options())
-    assert not [a for a in apiserver_arguments(LAYOUT, PORTS, Options(audit=False)) if "audit" in a]
+    assert "--audit-log-mode=blocking" in apiserver(LAYOUT, PORTS, Options())
+    assert not [a for a in apiserver(LAYOUT, PORTS, Options(audit=False)) if "audit" in a]
 
 
 def test_all_listen_on_loopback_only() -> None:
-    for arguments in (apiserver_arguments, controllers_arguments, scheduler_arguments):
+    for arguments in (apiserver, controllers, scheduler):
         assert "--bind-address=127.0.0.1" in arguments(LAYOUT, PORTS, Options())
-    listening = [a for a in etcd_arguments(LAYOUT, PORTS) if a.startswith("--listen")]
+    listening = [a for a in etcd(LAYOUT, PORTS) if a.startswith("--listen")]
     assert listening
     assert all("=https://127.0.0.1:" in a for a in listening)
 

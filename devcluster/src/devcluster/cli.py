@@ -13,8 +13,8 @@ from pathlib import Path
 
 from devcluster import toolchain
 from devcluster.cluster import Cluster
-from devcluster.controlplane import Layout
 from devcluster.errors import DevClusterError, NotRunningError
+from devcluster.settings import Layout
 
 
 def default_directory() -> Path:

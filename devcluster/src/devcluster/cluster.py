@@ -8,23 +8,17 @@ import select
 import shutil
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from devcluster import controlplane as plane
-from devcluster.controlplane import Layout, Options, Ports
-from devcluster.errors import AlreadyRunningError, ApiError, CommandError, NotRunningError, StartError
-from devcluster.nodes import Mode, NodeProgram, NodeSettings, tail
-from devcluster.supervisor import Client
+from devcluster import access, supervisor
+from devcluster.controlplane import API, ControlPlane, tail, wait
+from devcluster.errors import AlreadyRunningError, CommandError, NotRunningError, StartError
+from devcluster.nodes import Mode, NodeProgram, NodeSettings
+from devcluster.settings import ADMIN, Layout, Options, Ports
 from devcluster.toolchain import Programs, find_programs
-
-_API, _ETCD = "kube-apiserver", "etcd"
-_ENVIRONMENT = {"PATH": os.defpath}  # no proxies, no ETCD_ variables: a cluster is the same for everybody
-_CONTROLLERS, _SCHEDULER = "kube-controller-manager", "kube-scheduler"
 
 
 @dataclass(frozen=True)
@@ -49,11 +43,12 @@ class Cluster:
         ports: Ports,
         options: Options,
         programs: Programs,
-        supervisor: subprocess.Popen[bytes] | None = None,
+        keeper: subprocess.Popen[bytes] | None = None,
     ) -> None:
         self._layout, self._ports, self._options, self._programs = layout, ports, options, programs
-        self._supervisor = supervisor
-        self._client = Client(layout.directory)
+        self._keeper = keeper
+        self._client = supervisor.Client(layout.directory)
+        self._plane = ControlPlane(layout, ports, options, programs, self._client)
 
     @classmethod
     def start(cls, directory: Path, *, programs: Programs | None = None, **options: Any) -> Cluster:
@@ -62,7 +57,7 @@ class Cluster:
         Args:
             directory: Where everything of it is kept; made if missing. What an earlier cluster left there is removed.
             programs: The programs to run; by default those that `toolchain.find_programs` finds.
-            **options: Fields of `controlplane.Options`.
+            **options: Fields of `settings.Options`.
 
         Raises:
             ToolchainError: The programs were not built yet.
@@ -71,21 +66,22 @@ class Cluster:
         """
         programs = programs or find_programs()
         layout, settings = Layout(Path(directory).absolute()), Options(**options)
-        client = Client(layout.directory)
-        supervisor = _start_supervisor(client, layout)
+        client = supervisor.Client(layout.directory)
+        if client.serves():
+            raise AlreadyRunningError(f"a cluster runs in {layout.directory} already")
+        layout.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        layout.logs.mkdir(exist_ok=True)
+        keeper = supervisor.launch(layout.directory, layout.log("supervisor"))
         try:
-            _wait(
-                lambda: bool(client.call("status")),
-                time.monotonic() + 20,
-                lambda: _check_supervisor(supervisor, layout),
-            )
+            _wait_for_keeper(keeper, client, layout)
             _clear(layout)
             ports = Ports(*client.call("reserve", count=5)["ports"])
-            cluster = cls(layout, ports, settings, programs, supervisor)
-            cluster._bring_up()
+            cluster = cls(layout, ports, settings, programs, keeper)
+            cluster._plane.bring_up()
+            cluster._describe()
         except BaseException:
-            supervisor.terminate()
-            supervisor.wait()
+            keeper.terminate()
+            keeper.wait()
             raise
         return cluster
 
@@ -97,7 +93,7 @@ class Cluster:
             NotRunningError: None does.
         """
         layout = Layout(Path(directory).absolute())
-        Client(layout.directory).call("status")
+        supervisor.Client(layout.directory).call("status")
         try:
             described = json.loads(layout.description.read_text())
         except FileNotFoundError:
@@ -123,17 +119,17 @@ class Cluster:
     @property
     def server(self) -> str:
         """The API server's URL."""
-        return f"https://127.0.0.1:{self._ports.api}"
+        return self._plane.server
 
     @property
     def kubeconfig(self) -> Path:
         """The administrator's kubeconfig."""
-        return self._layout.kubeconfig(plane.ADMIN)
+        return self._layout.kubeconfig(ADMIN)
 
     @property
     def ca(self) -> Path:
         """The certificate that signed the API server's."""
-        return self._layout.pki / "ca.crt"
+        return self._layout.ca
 
     @property
     def kubectl_path(self) -> Path:
@@ -142,13 +138,12 @@ class Cluster:
 
     @property
     def audit_log(self) -> Path:
-        """One JSON event per line: every call that changed something (see `controlplane.AUDIT_POLICY`)."""
+        """One JSON event per line: every call that changed something (see `arguments.AUDIT_POLICY`)."""
         return self._layout.audit_log
 
-    def token(self, user: str = plane.ADMIN) -> str:
+    def token(self, user: str = ADMIN) -> str:
         """The bearer token of a static user: `admin` or `devcluster-nodes`, both of them administrators."""
-        config = json.loads(self._layout.kubeconfig(user).read_text())
-        return str(config["users"][0]["user"]["token"])
+        return access.read_token(self._layout, user)
 
     def programs(self) -> list[ProgramStatus]:
         """Every process that was started for the cluster, in the order of their start."""
@@ -193,13 +188,13 @@ class Cluster:
         Raises:
             ApiError: The server refused.
         """
-        return json.loads(plane.request(self.server + path, self.ca, self.token(), method, body))
+        return json.loads(access.request(self.server + path, self.ca, self.token(), method, body))
 
     def create_namespace(self, name: str) -> None:
         """Makes a namespace and waits for its default service account, without which pods are refused."""
         self.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
-        account = f"{self.server}/api/v1/namespaces/{name}/serviceaccounts/default"
-        self._wait_until(f"namespace {name} has its service account", lambda: self._answers(account))
+        account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+        wait(f"namespace {name} has its service account", lambda: self._plane.has(account), 60)
 
     def start_nodes(
         self,
@@ -230,27 +225,24 @@ class Cluster:
         token = self.kubectl("create", "token", name, "--namespace", namespace, "--duration=24h").stdout.strip()
         path = self.directory / "service-accounts" / f"{namespace}.{name}.kubeconfig"
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        plane.write_kubeconfig(path, self.server, self.ca, f"{namespace}:{name}", token, namespace)
+        access.write_kubeconfig(path, self.server, self.ca, f"{namespace}:{name}", token, namespace)
         return path
 
     def pause_api(self) -> None:
         """Stops the API server in its tracks (SIGSTOP): calls hang, connections stay open."""
-        self._client.call("signal", name=_API, number=signal.SIGSTOP)
+        self._client.call("signal", name=API, number=signal.SIGSTOP)
 
     def resume_api(self) -> None:
         """Ends `pause_api`."""
-        self._client.call("signal", name=_API, number=signal.SIGCONT)
+        self._client.call("signal", name=API, number=signal.SIGCONT)
 
     def restart_api(self, how: Literal["crash", "graceful"] = "crash") -> None:
         """Ends the API server and starts it again on the same port; returns when it is ready."""
-        self.stop_program(_API, signal.SIGKILL if how == "crash" else signal.SIGTERM)
-        self._spawn_api()
-        self._wait_until("the API server is ready", self._api_ready)
+        self._plane.restart_api(signal.SIGKILL if how == "crash" else signal.SIGTERM)
 
-    def stop_program(self, name: str, number: int = signal.SIGTERM) -> None:
-        """Ends one program of the cluster by a signal and waits until it is gone."""
-        self._client.call("signal", name=name, number=number)
-        _wait(lambda: self._ended(name) is not None, time.monotonic() + 90, lambda: None)
+    def end_program(self, name: str, number: int = signal.SIGTERM) -> None:
+        """Ends one program of the cluster, as `programs` names it, by a signal; returns when it is gone."""
+        self._plane.end(name, number)
 
     def detach(self) -> None:
         """Lets the cluster outlive this process; `stop`, from any process, ends it."""
@@ -263,86 +255,24 @@ class Cluster:
             self._client.call("shutdown")
         except NotRunningError:
             pid = 0
-        if self._supervisor:
-            self._supervisor.wait()
+        if self._keeper:
+            self._keeper.wait()
         elif pid:
             _wait_for_end(pid)
         shutil.rmtree(self._layout.data, ignore_errors=True)
 
-    def _bring_up(self) -> None:
-        layout, programs = self._layout, self._programs
-        made = subprocess.run(
-            [programs.kube, "certificates", layout.pki, plane.SERVICE_IP], capture_output=True, text=True, check=False
-        )
-        if made.returncode:
-            raise StartError(f"certificates could not be made: {made.stderr.strip()}")
-        self._spawn(_ETCD, programs.etcd, plane.etcd_arguments(layout, self._ports))
-        plane.write_credentials(layout, self.server)
-        plane.write_private(layout.directory / "audit-policy.json", json.dumps(plane.AUDIT_POLICY))
-        self._wait_until("etcd listens", lambda: plane.listens(self._ports.etcd))  # refused, it would be tried late
-        self._spawn_api()
-        self._wait_until("the API server is ready", self._api_ready)
-        self._spawn(_CONTROLLERS, programs.controllers, plane.controllers_arguments(layout, self._ports, self._options))
-        self._spawn(_SCHEDULER, programs.scheduler, plane.scheduler_arguments(layout, self._ports, self._options))
-        account = f"{self.server}/api/v1/namespaces/default/serviceaccounts/default"
-        self._wait_until("the controllers work", lambda: self._answers(account))
-        self._wait_until(
-            "the scheduler is ready", lambda: self._answers(f"https://127.0.0.1:{self._ports.scheduler}/readyz")
-        )
+    def _describe(self) -> None:
         described = {"server": self.server, "ports": asdict(self._ports), "options": asdict(self._options)}
-        described["programs"] = {name: str(path) for name, path in asdict(programs).items()}
-        layout.description.write_text(json.dumps(described, indent=1))
-
-    def _spawn_api(self) -> None:
-        self._spawn(_API, self._programs.apiserver, plane.apiserver_arguments(self._layout, self._ports, self._options))
-
-    def _spawn(self, name: str, program: Path, arguments: Sequence[str]) -> None:
-        argv = [str(program), *arguments, *self._options.extra_arguments.get(name, ())]
-        self._client.call("spawn", name=name, argv=argv, env=_ENVIRONMENT, log=str(self._layout.log(name)), grace=0.0)
-
-    def _api_ready(self) -> bool:
-        return self._answers(f"{self.server}/readyz")
-
-    def _answers(self, url: str) -> bool:
-        try:
-            plane.request(url, self.ca, self.token())
-        except (OSError, ApiError):
-            return False
-        return True
-
-    def _wait_until(self, what: str, condition: Callable[[], bool]) -> None:
-        try:
-            _wait(condition, time.monotonic() + self._options.start_seconds, self._check)
-        except TimeoutError:
-            raise StartError(f"not in {self._options.start_seconds:.0f} s: {what}. Logs: {self._layout.logs}") from None
-
-    def _ended(self, name: str) -> int | None:
-        return {program.name: program.returncode for program in self.programs()}[name]
-
-    def _check(self) -> None:
-        for program in self.programs():
-            if program.returncode is not None:
-                raise StartError(
-                    f"{program.name} ended with {program.returncode}:\n{tail(self._layout.log(program.name))}"
-                )
+        described["programs"] = {name: str(path) for name, path in asdict(self._programs).items()}
+        self._layout.description.write_text(json.dumps(described, indent=1))
 
 
-def _start_supervisor(client: Client, layout: Layout) -> subprocess.Popen[bytes]:
-    try:
-        client.call("status")
-        raise AlreadyRunningError(f"a cluster runs in {layout.directory} already")
-    except NotRunningError:
-        pass
-    layout.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    layout.logs.mkdir(exist_ok=True)
-    with open(layout.log("supervisor"), "wb") as log:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", "devcluster.supervisor", str(layout.directory), str(os.getpid())],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,  # the terminal's Ctrl-C is for the parent; its end is what counts here
-        )
+def _wait_for_keeper(keeper: subprocess.Popen[bytes], client: supervisor.Client, layout: Layout) -> None:
+    def check() -> None:
+        if keeper.poll() is not None:
+            raise StartError(f"the supervisor ended with {keeper.returncode}:\n{tail(layout.log('supervisor'))}")
+
+    wait("the supervisor listens", client.serves, 60, check)
 
 
 def _clear(layout: Layout) -> None:
@@ -358,11 +288,6 @@ def _clear(layout: Layout) -> None:
     )
 
 
-def _check_supervisor(supervisor: subprocess.Popen[bytes], layout: Layout) -> None:
-    if supervisor.poll() is not None:
-        raise StartError(f"the supervisor ended with {supervisor.returncode}:\n{tail(layout.log('supervisor'))}")
-
-
 def _wait_for_end(pid: int) -> None:
     """Waits for a process that need not be our child; a zombie that its parent has not collected has ended, too."""
     try:
@@ -373,16 +298,3 @@ def _wait_for_end(pid: int) -> None:
         select.select([process], [], [], 120)
     finally:
         os.close(process)
-
-
-def _wait(condition: Callable[[], bool], deadline: float, check: Callable[[], None]) -> None:
-    while True:
-        try:
-            if condition():
-                return
-        except NotRunningError:  # the supervisor does not listen yet
-            pass
-        check()
-        if time.monotonic() > deadline:
-            raise TimeoutError
-        time.sleep(0.05)

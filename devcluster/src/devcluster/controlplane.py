@@ -1,8 +1,8 @@
-"""How the programs of a control plane are run: their arguments, their credentials, their order.
+"""Starts the programs of a control plane, in their order, and says when they work.
 
-Identities. Static tokens for `admin`, the controllers, the scheduler and the node program (so that the
-audit log tells them apart); RBAC is on, and service accounts get real tokens. The certificates come from the
-program itself (`kube certificates`); see kube/certificates.go for the list of files in `pki/`.
+Identities. Static tokens for `admin`, the controllers, the scheduler and the node program, so that the audit log
+tells them apart. RBAC is on, and service accounts get real tokens. The certificates come from the program itself
+(`kube certificates`); kube/certificates.go lists the files in `pki/`.
 
 Node endpoint. `kubectl logs` makes the API server call the node's daemon endpoint over HTTPS. Both sides
 prove themselves: the node serves `pki/node.crt` (valid for 127.0.0.1) and asks for a client certificate that the
@@ -15,312 +15,114 @@ processes of this user.
 
 from __future__ import annotations
 
-import base64
 import json
-import secrets
-import socket
-import ssl
-import urllib.error
-import urllib.request
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from devcluster.errors import ApiError
+from devcluster import arguments
+from devcluster.access import answers, listens, write_credentials, write_private
+from devcluster.errors import StartError
+from devcluster.settings import Layout, Options, Ports
+from devcluster.supervisor import Client
+from devcluster.toolchain import Programs
 
-SERVICE_RANGE, SERVICE_IP = "10.96.0.0/16", "10.96.0.1"
-ADMIN, CONTROLLERS, SCHEDULER, NODES = (
-    "admin",
-    "system:kube-controller-manager",
-    "system:kube-scheduler",
-    "devcluster-nodes",
-)
-_MASTERS = {ADMIN, NODES}
-
-# Reads and leases would be nine tenths of the log. Pods and our own kind are logged with bodies: who judges a run
-# from outside needs the UIDs and labels of what was made and deleted, and what a status was changed to.
-_POD_UIDS = {
-    "level": "RequestResponse",
-    "verbs": ["create", "delete"],
-    "resources": [{"group": "", "resources": ["pods"]}],
-}
-_OWN_KIND = {"level": "Request", "resources": [{"group": "meshwright.dev"}]}
-AUDIT_POLICY = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived"],
-    "omitManagedFields": True,
-    "rules": [
-        {"level": "None", "verbs": ["get", "list", "watch"]},
-        {"level": "None", "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}]},
-        _POD_UIDS,
-        _OWN_KIND,
-        {"level": "Metadata"},
-    ],
-}
+ETCD, API = "etcd", "kube-apiserver"
+CONTROLLERS, SCHEDULER = "kube-controller-manager", "kube-scheduler"
+_ENVIRONMENT = {"PATH": os.defpath}  # no proxies, no ETCD_ variables: a cluster is the same for everybody
 
 
-@dataclass(frozen=True)
-class Options:
-    """What may differ between clusters.
+class ControlPlane:
+    """The four programs of one cluster, run by its supervisor."""
 
-    Attributes:
-        audit: Whether the API server keeps `audit.log`.
-        node_monitor_grace_seconds: A node whose Lease is older than this is NotReady and tainted.
-        toleration_seconds: How long pods that say nothing stay on a lost node (upstream's default).
-        feature_gates: For API server, controllers and scheduler alike.
-        runtime_config: API versions to turn on, as in `--runtime-config`.
-        extra_arguments: More arguments by program, given last so that they win.
-        start_seconds: How long to wait for the whole to be usable.
-    """
+    def __init__(self, layout: Layout, ports: Ports, options: Options, programs: Programs, client: Client) -> None:
+        self._layout, self._ports, self._options, self._programs = layout, ports, options, programs
+        self._client = client
+        self.server = f"https://127.0.0.1:{ports.api}"
 
-    audit: bool = True
-    node_monitor_grace_seconds: float = 8.0
-    toleration_seconds: int = 300
-    feature_gates: Mapping[str, bool] = field(default_factory=dict)
-    runtime_config: Mapping[str, bool] = field(default_factory=dict)
-    extra_arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    start_seconds: float = 120.0
+    def bring_up(self) -> None:
+        """Starts all of it and waits until pods could be made and scheduled.
 
+        Raises:
+            StartError: A program ended or was not ready in time; the message has the end of its log.
+        """
+        layout, ports, options, programs = self._layout, self._ports, self._options, self._programs
+        self._make_certificates()
+        write_credentials(layout, self.server)
+        write_private(layout.directory / "audit-policy.json", json.dumps(arguments.AUDIT_POLICY))
+        self._spawn(ETCD, programs.etcd, arguments.etcd(layout, ports))
+        self._wait("etcd listens", lambda: listens(ports.etcd))  # refused, the API server would try again late
+        self._spawn(API, programs.apiserver, arguments.apiserver(layout, ports, options))
+        self._wait("the API server is ready", self.api_ready)
+        self._spawn(CONTROLLERS, programs.controllers, arguments.controllers(layout, ports, options))
+        self._spawn(SCHEDULER, programs.scheduler, arguments.scheduler(layout, ports, options))
+        self._wait("the controllers work", lambda: self.has("/api/v1/namespaces/default/serviceaccounts/default"))
+        ready = f"https://127.0.0.1:{ports.scheduler}/readyz"
+        self._wait("the scheduler is ready", lambda: answers(ready, layout))
 
-@dataclass(frozen=True)
-class Ports:
-    """The ports of 127.0.0.1 that one cluster uses."""
+    def api_ready(self) -> bool:
+        """Whether the API server says so itself."""
+        return self.has("/readyz")
 
-    api: int
-    etcd: int
-    etcd_peer: int
-    controllers: int
-    scheduler: int
+    def has(self, path: str) -> bool:
+        """Whether the API server answers a GET of that path with success."""
+        return answers(self.server + path, self._layout)
 
+    def restart_api(self, number: int) -> None:
+        """Ends the API server by that signal and starts it again on its port; returns when it is ready."""
+        self.end(API, number)
+        self._spawn(API, self._programs.apiserver, arguments.apiserver(self._layout, self._ports, self._options))
+        self._wait("the API server is ready", self.api_ready, watched=(API,))
 
-@dataclass(frozen=True)
-class Layout:
-    """Where everything of one cluster lies."""
+    def end(self, name: str, number: int) -> None:
+        """Ends one program by a signal (90 s are given to it) and waits until it is gone."""
+        self._client.call("signal", name=name, number=number)
+        if self._client.call("status")["programs"][name]["returncode"] is None:
+            self._client.call("signal", name=name, number=signal.SIGCONT)  # a stopped program hears no SIGTERM
+        wait(f"{name} is gone", lambda: self._client.returncode(name) is not None, 90)
 
-    directory: Path
+    def _make_certificates(self) -> None:
+        argv = [str(self._programs.kube), "certificates", str(self._layout.pki), arguments.SERVICE_IP]
+        made = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if made.returncode:
+            raise StartError(f"certificates could not be made: {made.stderr.strip()}")
 
-    @property
-    def pki(self) -> Path:
-        """Certificates and keys."""
-        return self.directory / "pki"
+    def _spawn(self, name: str, program: Path, argv: Sequence[str]) -> None:
+        whole = [str(program), *argv, *self._options.extra_arguments.get(name, ())]
+        self._client.call("spawn", name=name, argv=whole, env=_ENVIRONMENT, log=str(self._layout.log(name)), grace=0.0)
 
-    @property
-    def logs(self) -> Path:
-        """One log per program."""
-        return self.directory / "logs"
+    def _wait(self, what: str, condition: Callable[[], bool], watched: Sequence[str] = ()) -> None:
+        def check() -> None:
+            for name in watched or self._client.call("status")["programs"]:
+                code = self._client.returncode(name)
+                if code is not None:
+                    raise StartError(f"{name} ended with {code}:\n{tail(self._layout.log(name))}")
 
-    @property
-    def data(self) -> Path:
-        """etcd's data."""
-        return self.directory / "etcd"
-
-    @property
-    def audit_log(self) -> Path:
-        """The API server's audit log, one JSON document per line."""
-        return self.directory / "audit.log"
-
-    @property
-    def marker(self) -> Path:
-        """Says that the directory is ours, to people and to `devcluster down`."""
-        return self.directory / "README"
-
-    @property
-    def description(self) -> Path:
-        """What `Cluster.attach` reads; written when all works."""
-        return self.directory / "cluster.json"
-
-    def kubeconfig(self, user: str) -> Path:
-        """The kubeconfig of one of the static users."""
-        return self.directory / ("kubeconfig" if user == ADMIN else f"kubeconfig-{user.rpartition(':')[2]}")
-
-    def log(self, program: str) -> Path:
-        """The log of one program."""
-        return self.logs / f"{program}.log"
+        wait(what, condition, self._options.start_seconds, check, f"Logs: {self._layout.logs}")
 
 
-def write_credentials(layout: Layout, server: str) -> dict[str, str]:
-    """Writes a token per static user and a kubeconfig for each; returns the tokens."""
-    tokens = {user: secrets.token_hex(16) for user in (ADMIN, CONTROLLERS, SCHEDULER, NODES)}
-    lines = [f"{token},{user},{user}" + (",system:masters" * (user in _MASTERS)) for user, token in tokens.items()]
-    write_private(layout.directory / "tokens.csv", "\n".join(lines) + "\n")
-    for user, token in tokens.items():
-        write_kubeconfig(layout.kubeconfig(user), server, layout.pki / "ca.crt", user, token)
-    return tokens
-
-
-def write_kubeconfig(path: Path, server: str, ca: Path, user: str, token: str, namespace: str = "default") -> None:
-    """Writes a kubeconfig (JSON is YAML) that only its owner can read; it is whole, so it may be copied."""
-    authority = base64.b64encode(ca.read_bytes()).decode()
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "devcluster",
-        "clusters": [{"name": "devcluster", "cluster": {"server": server, "certificate-authority-data": authority}}],
-        "users": [{"name": user, "user": {"token": token}}],
-        "contexts": [
-            {"name": "devcluster", "context": {"cluster": "devcluster", "user": user, "namespace": namespace}}
-        ],
-    }
-    write_private(path, json.dumps(config, indent=1))
-
-
-def write_private(path: Path, text: str) -> None:
-    """Writes a file that nobody else may read, at no moment."""
-    path.unlink(missing_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(text)
-
-
-def etcd_arguments(layout: Layout, ports: Ports) -> list[str]:
-    """Without fsync: the data need to survive a killed process, not a power cut."""
-    client, peer = f"https://127.0.0.1:{ports.etcd}", f"https://127.0.0.1:{ports.etcd_peer}"
-    secure = [
-        argument
-        for kind in ("", "peer-")
-        for argument in (
-            f"--{kind}cert-file={layout.pki}/server.crt",
-            f"--{kind}key-file={layout.pki}/server.key",
-            f"--{kind}trusted-ca-file={layout.pki}/ca.crt",
-            f"--{kind}client-cert-auth",
-        )
-    ]
-    return [
-        "--name=devcluster",
-        f"--data-dir={layout.data}",
-        "--unsafe-no-fsync",
-        f"--listen-client-urls={client}",
-        f"--advertise-client-urls={client}",
-        f"--listen-peer-urls={peer}",
-        f"--initial-advertise-peer-urls={peer}",
-        f"--initial-cluster=devcluster={peer}",
-        *secure,
-        "--enable-grpc-gateway=false",  # would call itself with the server's certificate, in vain
-        "--socket-reuse-port",
-        f"--quota-backend-bytes={8 << 30}",
-        "--auto-compaction-mode=periodic",
-        "--auto-compaction-retention=5m",
-        "--log-level=warn",
-    ]
-
-
-def apiserver_arguments(layout: Layout, ports: Ports, options: Options) -> list[str]:
-    """The API server, with RBAC, all default admission and real service account tokens."""
-    pki = layout.pki
-    arguments = [
-        f"--etcd-servers=https://127.0.0.1:{ports.etcd}",
-        f"--etcd-cafile={pki}/ca.crt",
-        f"--etcd-certfile={pki}/api-client.crt",
-        f"--etcd-keyfile={pki}/api-client.key",
-        "--bind-address=127.0.0.1",
-        f"--secure-port={ports.api}",
-        "--permit-port-sharing",
-        "--advertise-address=127.0.0.1",
-        "--endpoint-reconciler-type=none",  # loopback addresses are not allowed in Endpoints
-        f"--tls-cert-file={pki}/server.crt",
-        f"--tls-private-key-file={pki}/server.key",
-        f"--client-ca-file={pki}/ca.crt",
-        f"--token-auth-file={layout.directory}/tokens.csv",
-        "--authorization-mode=RBAC",
-        "--service-account-issuer=https://kubernetes.default.svc",
-        f"--service-account-key-file={pki}/service-account.key",
-        f"--service-account-signing-key-file={pki}/service-account.key",
-        f"--service-cluster-ip-range={SERVICE_RANGE}",
-        "--allow-privileged",
-        f"--kubelet-certificate-authority={pki}/ca.crt",
-        f"--kubelet-client-certificate={pki}/api-client.crt",
-        f"--kubelet-client-key={pki}/api-client.key",
-        "--kubelet-preferred-address-types=InternalIP",
-        f"--default-not-ready-toleration-seconds={options.toleration_seconds}",
-        f"--default-unreachable-toleration-seconds={options.toleration_seconds}",
-        "--max-requests-inflight=3000",
-        "--max-mutating-requests-inflight=1000",
-        "--profiling=false",
-        *_gates(options),
-    ]
-    if options.runtime_config:
-        arguments.append("--runtime-config=" + _pairs(options.runtime_config))
-    if options.audit:
-        arguments += [
-            f"--audit-policy-file={layout.directory}/audit-policy.json",
-            f"--audit-log-path={layout.audit_log}",
-            "--audit-log-mode=blocking",  # a call is in the log before its answer leaves
-            "--audit-log-maxsize=1000000",  # never rotated: readers follow one file
-        ]
-    return arguments
-
-
-def controllers_arguments(layout: Layout, ports: Ports, options: Options) -> list[str]:
-    """All controllers, fast, and quick to see that a node is lost."""
-    return [
-        *_client(layout, CONTROLLERS, ports.controllers),
-        f"--service-account-private-key-file={layout.pki}/service-account.key",
-        f"--root-ca-file={layout.pki}/ca.crt",
-        f"--cluster-signing-cert-file={layout.pki}/ca.crt",
-        f"--cluster-signing-key-file={layout.pki}/ca.key",
-        "--use-service-account-credentials",
-        "--node-monitor-period=1s",
-        f"--node-monitor-grace-period={options.node_monitor_grace_seconds}s",
-        *_gates(options),
-    ]
-
-
-def scheduler_arguments(layout: Layout, ports: Ports, options: Options) -> list[str]:
-    """The default scheduler."""
-    return [*_client(layout, SCHEDULER, ports.scheduler), *_gates(options)]
-
-
-def _client(layout: Layout, user: str, port: int) -> list[str]:
-    config = layout.kubeconfig(user)
-    return [
-        f"--kubeconfig={config}",
-        f"--authentication-kubeconfig={config}",
-        "--authentication-skip-lookup",  # there is no front proxy to look up
-        f"--authorization-kubeconfig={config}",
-        "--leader-elect=false",
-        "--bind-address=127.0.0.1",
-        f"--secure-port={port}",
-        "--permit-port-sharing",
-        f"--tls-cert-file={layout.pki}/server.crt",
-        f"--tls-private-key-file={layout.pki}/server.key",
-        "--kube-api-qps=500",
-        "--kube-api-burst=1000",
-    ]
-
-
-def _gates(options: Options) -> list[str]:
-    return ["--feature-gates=" + _pairs(options.feature_gates)] if options.feature_gates else []
-
-
-def _pairs(mapping: Mapping[str, bool]) -> str:
-    return ",".join(f"{name}={str(on).lower()}" for name, on in mapping.items())
-
-
-def request(url: str, ca: Path, token: str, method: str = "GET", body: Any = None) -> bytes:
-    """One request to a program of the cluster, past every proxy that the environment names. PATCH is a merge patch.
+def wait(
+    what: str, condition: Callable[[], bool], seconds: float, check: Callable[[], None] = lambda: None, hint: str = ""
+) -> None:
+    """Polls until the condition holds.
 
     Raises:
-        ApiError: It was refused.
-        OSError: There was no answer.
+        StartError: It did not in time.
     """
-    context = ssl.create_default_context(cafile=str(ca))
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
-    kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": kind}
-    data = None if body is None else json.dumps(body).encode()
-    try:
-        with opener.open(urllib.request.Request(url, data, headers, method=method), timeout=30) as answer:
-            return bytes(answer.read())
-    except urllib.error.HTTPError as error:
-        with error:
-            raise ApiError(method, url, error.code, error.read().decode(errors="replace")) from None
+    deadline = time.monotonic() + seconds
+    while not condition():
+        check()
+        if time.monotonic() > deadline:
+            raise StartError(f"not in {seconds:.0f} s: {what}. {hint}".strip())
+        time.sleep(0.05)
 
 
-def listens(port: int) -> bool:
-    """Whether a program takes connections at that port of 127.0.0.1."""
+def tail(log: Path, lines: int = 12) -> str:
+    """The end of a log."""
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
-    except OSError:
-        return False
-    return True
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+    except FileNotFoundError:
+        return ""

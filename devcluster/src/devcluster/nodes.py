@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from devcluster import controlplane as plane
-from devcluster.controlplane import Layout
+from devcluster.access import NODES
+from devcluster.controlplane import tail
 from devcluster.errors import StartError
+from devcluster.settings import Layout
 from devcluster.supervisor import Client
 
 Mode = Literal["process", "fake"]
@@ -52,7 +53,7 @@ class NodeSettings:
             "-P",
             "-m",
             "devcluster.node",
-            f"--kubeconfig={layout.kubeconfig(plane.NODES)}",
+            f"--kubeconfig={layout.kubeconfig(NODES)}",
             f"--mode={self.mode}",
             f"--count={self.count}",
             f"--name-prefix={self.name_prefix}",
@@ -97,9 +98,7 @@ class NodeProgram:
 
     def returncode(self) -> int | None:
         """None while it runs, else its exit status (negative: the signal that ended it)."""
-        status = self._client.call("status")["programs"][self.name]
-        code: int | None = status["returncode"]
-        return code
+        return self._client.returncode(self.name)
 
     def signal(self, number: int) -> None:
         """Sends it a signal; SIGKILL is what a node sees when its machine loses power."""
@@ -124,11 +123,3 @@ class NodeProgram:
                     self.signal(signal.SIGKILL)
                 raise StartError(f"{self.name} {what}:\n{tail(self.log)}")
             time.sleep(0.05)
-
-
-def tail(log: Path, lines: int = 12) -> str:
-    """The end of a log."""
-    try:
-        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
-    except FileNotFoundError:
-        return ""

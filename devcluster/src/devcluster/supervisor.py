@@ -218,6 +218,30 @@ class Client:
             raise DevClusterError(f"supervisor: {answer['error']}")
         return answer
 
+    def returncode(self, name: str) -> int | None:
+        """None while that program runs, else its exit status (negative: the signal that ended it)."""
+        code: int | None = self.call("status")["programs"][name]["returncode"]
+        return code
+
+    def serves(self) -> bool:
+        """Whether a supervisor listens."""
+        try:
+            return bool(self.call("status"))
+        except NotRunningError:
+            return False
+
+
+def launch(directory: Path, log: Path) -> subprocess.Popen[bytes]:
+    """Starts a supervisor for this process; `Client.serves` tells when it can be used."""
+    with open(log, "wb") as output:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "devcluster.supervisor", str(directory), str(os.getpid())],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # the terminal's Ctrl-C is for the parent; its end is what counts here
+        )
+
 
 @contextmanager
 def _directory_fd(directory: Path) -> Any:

@@ -1,0 +1,156 @@
+"""The arguments of every program of a control plane: pure functions of the cluster's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from devcluster.access import CONTROLLERS, SCHEDULER
+from devcluster.settings import Layout, Options, Ports
+
+SERVICE_RANGE, SERVICE_IP = "10.96.0.0/16", "10.96.0.1"
+
+# Reads and leases would be nine tenths of the log. Pods and our own kind are logged with bodies: who judges a run
+# from outside needs the UIDs and labels of what was made and deleted, and what a status was changed to.
+_POD_UIDS = {
+    "level": "RequestResponse",
+    "verbs": ["create", "delete"],
+    "resources": [{"group": "", "resources": ["pods"]}],
+}
+_OWN_KIND = {"level": "Request", "resources": [{"group": "meshwright.dev"}]}
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "omitManagedFields": True,
+    "rules": [
+        {"level": "None", "verbs": ["get", "list", "watch"]},
+        {"level": "None", "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}]},
+        _POD_UIDS,
+        _OWN_KIND,
+        {"level": "Metadata"},
+    ],
+}
+
+
+def etcd(layout: Layout, ports: Ports) -> list[str]:
+    """Without fsync: the data need to survive a killed process, not a power cut."""
+    client, peer = f"https://127.0.0.1:{ports.etcd}", f"https://127.0.0.1:{ports.etcd_peer}"
+    secure = [
+        argument
+        for kind in ("", "peer-")
+        for argument in (
+            f"--{kind}cert-file={layout.pki}/server.crt",
+            f"--{kind}key-file={layout.pki}/server.key",
+            f"--{kind}trusted-ca-file={layout.pki}/ca.crt",
+            f"--{kind}client-cert-auth",
+        )
+    ]
+    return [
+        "--name=devcluster",
+        f"--data-dir={layout.data}",
+        "--unsafe-no-fsync",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=devcluster={peer}",
+        *secure,
+        "--enable-grpc-gateway=false",  # would call itself with the server's certificate, in vain
+        "--socket-reuse-port",
+        f"--quota-backend-bytes={8 << 30}",
+        "--auto-compaction-mode=periodic",
+        "--auto-compaction-retention=5m",
+        "--log-level=warn",
+    ]
+
+
+def apiserver(layout: Layout, ports: Ports, options: Options) -> list[str]:
+    """The API server, with RBAC, all default admission and real service account tokens."""
+    pki = layout.pki
+    arguments = [
+        f"--etcd-servers=https://127.0.0.1:{ports.etcd}",
+        f"--etcd-cafile={pki}/ca.crt",
+        f"--etcd-certfile={pki}/api-client.crt",
+        f"--etcd-keyfile={pki}/api-client.key",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={ports.api}",
+        "--permit-port-sharing",
+        "--advertise-address=127.0.0.1",
+        "--endpoint-reconciler-type=none",  # loopback addresses are not allowed in Endpoints
+        f"--tls-cert-file={pki}/server.crt",
+        f"--tls-private-key-file={pki}/server.key",
+        f"--client-ca-file={pki}/ca.crt",
+        f"--token-auth-file={layout.directory}/tokens.csv",
+        "--authorization-mode=RBAC",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={pki}/service-account.key",
+        f"--service-account-signing-key-file={pki}/service-account.key",
+        f"--service-cluster-ip-range={SERVICE_RANGE}",
+        "--allow-privileged",
+        f"--kubelet-certificate-authority={pki}/ca.crt",
+        f"--kubelet-client-certificate={pki}/api-client.crt",
+        f"--kubelet-client-key={pki}/api-client.key",
+        "--kubelet-preferred-address-types=InternalIP",
+        f"--default-not-ready-toleration-seconds={options.toleration_seconds}",
+        f"--default-unreachable-toleration-seconds={options.toleration_seconds}",
+        "--max-requests-inflight=3000",
+        "--max-mutating-requests-inflight=1000",
+        "--profiling=false",
+        *_gates(options),
+    ]
+    if options.runtime_config:
+        arguments.append("--runtime-config=" + _pairs(options.runtime_config))
+    if options.audit:
+        arguments += [
+            f"--audit-policy-file={layout.directory}/audit-policy.json",
+            f"--audit-log-path={layout.audit_log}",
+            "--audit-log-mode=blocking",  # a call is in the log before its answer leaves
+            "--audit-log-maxsize=1000000",  # never rotated: readers follow one file
+        ]
+    return arguments
+
+
+def controllers(layout: Layout, ports: Ports, options: Options) -> list[str]:
+    """All controllers, fast, and quick to see that a node is lost."""
+    return [
+        *_client(layout, CONTROLLERS, ports.controllers),
+        f"--service-account-private-key-file={layout.pki}/service-account.key",
+        f"--root-ca-file={layout.pki}/ca.crt",
+        f"--cluster-signing-cert-file={layout.pki}/ca.crt",
+        f"--cluster-signing-key-file={layout.pki}/ca.key",
+        "--use-service-account-credentials",
+        "--node-monitor-period=1s",
+        f"--node-monitor-grace-period={options.node_monitor_grace_seconds}s",
+        *_gates(options),
+    ]
+
+
+def scheduler(layout: Layout, ports: Ports, options: Options) -> list[str]:
+    """The default scheduler."""
+    return [*_client(layout, SCHEDULER, ports.scheduler), *_gates(options)]
+
+
+def _client(layout: Layout, user: str, port: int) -> list[str]:
+    config = layout.kubeconfig(user)
+    return [
+        f"--kubeconfig={config}",
+        f"--authentication-kubeconfig={config}",
+        "--authentication-skip-lookup",  # there is no front proxy to look up
+        f"--authorization-kubeconfig={config}",
+        "--leader-elect=false",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        "--permit-port-sharing",
+        f"--tls-cert-file={layout.pki}/server.crt",
+        f"--tls-private-key-file={layout.pki}/server.key",
+        "--kube-api-qps=500",
+        "--kube-api-burst=1000",
+    ]
+
+
+def _gates(options: Options) -> list[str]:
+    return ["--feature-gates=" + _pairs(options.feature_gates)] if options.feature_gates else []
+
+
+def _pairs(mapping: Mapping[str, bool]) -> str:
+    return ",".join(f"{name}={str(on).lower()}" for name, on in mapping.items())
