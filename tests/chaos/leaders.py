@@ -1,0 +1,99 @@
+"""Two operators at once: the leader is stopped in front of one of its calls until the other leads, and then goes on.
+
+Its call, decided under the old lease, reaches the API server late. It must change nothing that the new leader has done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+
+from tests.chaos.arena import Arena, Slot, Stage
+from tests.chaos.calls import Call
+from tests.chaos.proxy import Moment
+from tests.chaos.runs import Outcome, elapsed, see_through
+from tests.chaos.scripts import SCRIPTS
+
+OLD, NEW = "operator-old", "operator-new"
+_TAKEOVER_SECONDS = 20.0
+
+
+@dataclass
+class HoldAt:
+    """The hook that pauses the old leader at its `count`-th call and holds the call until the new one has acted.
+
+    Attributes:
+        held: The call, once it was held.
+        late_for: How many calls the new leader had made before this one was let go.
+    """
+
+    count: int
+    old: Stage | None = None
+    new: Stage | None = None
+    held: Call | None = None
+    late_for: int = -1
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def __call__(self, count: int, call: Call, moment: Moment) -> bool:
+        """Holds the call if this is the one."""
+        if count != self.count or moment is not Moment.BEFORE or self.held:
+            return True
+        assert self.old
+        assert self.new
+        assert self.old.operator.process
+        self.held = call
+        process = self.old.operator.process
+        process.pause()
+        await _until(lambda: self.new is not None and self.new.proxy.counted >= 3, _TAKEOVER_SECONDS)
+        self.late_for = self.new.proxy.counted
+        if count % 2:
+            process.go_on()
+        else:
+            asyncio.get_running_loop().call_later(0.3, process.go_on)
+        self.released.set()
+        return True
+
+
+async def run_pair(arena: Arena, script: str, count: int) -> Outcome:
+    """One life under two operators."""
+    async with arena.slot() as slot:
+        began, hook = time.monotonic(), HoldAt(count)
+        label = f"pair-{script}-{count:03d}"
+        life = slot.life()
+        async with slot.stage(label, hook=hook, identity=OLD) as old:
+            await _until_led_by(slot, OLD)
+            async with slot.stage(f"{label}-new", identity=NEW) as new:
+                hook.old, hook.new = old, new
+
+                async def act() -> None:
+                    await SCRIPTS[script](life)
+                    if hook.held:
+                        await asyncio.wait_for(hook.released.wait(), _TAKEOVER_SECONDS)
+                        await life.settled()
+
+                violations = await see_through(slot, life, (old, new), act)
+        note = f"held {hook.held} until the other had made {hook.late_for} calls" if hook.held else ""
+        counted = old.proxy.counted + new.proxy.counted
+        return Outcome(label, violations, counted, 2, elapsed(began), note, arena.logs / f"{label}.log")
+
+
+async def pairs(arena: Arena, script: str, counts: Iterable[int]) -> AsyncIterator[Outcome]:
+    """As many at once as there are slots; in the order in which they end."""
+    for done in asyncio.as_completed([asyncio.ensure_future(run_pair(arena, script, count)) for count in counts]):
+        yield await done
+
+
+async def _until_led_by(slot: Slot, identity: str) -> None:
+    async with asyncio.timeout(_TAKEOVER_SECONDS):
+        while await slot.lease_holder() != identity:
+            await asyncio.sleep(0.1)
+
+
+async def _until(condition: object, seconds: float) -> None:
+    """Waits for a condition, but not for ever: a leader that has nothing to do makes no calls."""
+    assert callable(condition)
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
