@@ -1,4 +1,4 @@
-"""Addresses for pods and nodes: a block per node program, an address per pod.
+"""Addresses for pods: a block per node program, an address per pod.
 
 Process pods need addresses that this machine has: 127.B.x.y, of which Linux owns the whole. Fake pods get 10.B.x.y.
 B is claimed by a bound UDP socket: no two programs of this machine have the same, and the claim dies with its owner.
@@ -24,10 +24,6 @@ class Block:
         self._claim, self.number = _claim()
         self._next = 0
         self._used: set[str] = set()
-
-    def node_address(self, index: int) -> str:
-        """The loopback address of the program's node of that index."""
-        return f"127.{self.number}.{251 + index // 250 % 4}.{index % 250 + 1}"
 
     def take(self, network: int) -> str:
         """An address in `network` (127 or 10) that was not used for as long as possible."""

@@ -60,7 +60,6 @@ def execution(
     return Execution(argv, {**base, **env})
 
 
-
 def _from_whole_configs(container: Container, configs: Configs) -> dict[str, str]:
     env: dict[str, str] = {}
     for source in container.env_from:

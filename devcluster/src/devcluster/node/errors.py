@@ -8,6 +8,7 @@
         ├── ApiUnreachable     it did not answer, or said "not now"; trying again is right
         ├── NotYet             a pod cannot go on yet (kubelet's waiting reasons); trying again is right
         ├── ContainerNotStarted  the container's process cannot be made; final
+        ├── NoLog              a container has no log, as a kubelet says it
         └── IsolationError     namespaces were asked for and cannot be had
 """
 
@@ -52,6 +53,18 @@ class NotYet(NodeError):
 
 class ContainerNotStarted(NodeError):
     """The container's program cannot be executed; its state becomes `StartError`, exit code 128."""
+
+
+class NoLog(NodeError):
+    """There is no log to show.
+
+    Attributes:
+        status: The HTTP status to answer with.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class IsolationError(NodeError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -30,16 +31,24 @@ from devcluster.node.status import (
 
 _RETRY_SECONDS: Final = (0.2, 0.5, 1.0, 2.0)
 _KILLED: Final = 137
+Admit = Callable[[Pod], Verdict | None]
 _TOO_LONG: Final = Verdict("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
 _log = logging.getLogger(__name__)
 
 
 class PodWorker:
-    """Carries one pod through its life. `update` and `vanish` tell it what the API server says."""
+    """Carries one pod through its life. `update` and `vanish` tell it what the API server says.
 
-    def __init__(self, pod: Pod, runtime: PodRuntime, reporter: Reporter, recorder: Recorder) -> None:
+    Attributes:
+        pod: Its newest version.
+        over: Nothing of it runs, or ever will.
+    """
+
+    def __init__(self, pod: Pod, runtime: PodRuntime, admit: Admit, reporter: Reporter, recorder: Recorder) -> None:
         self.pod = pod
         self.runtime = runtime
+        self.over = pod.finished
+        self._admit = admit
         self._reporter, self._recorder = reporter, recorder
         self._state = PodState()
         self._running: dict[str, RunningContainer] = {}
@@ -70,6 +79,7 @@ class PodWorker:
         """The whole life; returns when nothing of the pod is left."""
         if not self.pod.finished:
             await self._live()
+        self.over = True
         await self._asked_to_stop.wait()
         if not self._gone.is_set():
             await self._reporter.delete()
@@ -81,13 +91,15 @@ class PodWorker:
         """The node goes down: ends the pod within `grace` seconds and says so."""
         if not self._running:
             return
-        await self._end_containers(grace)
         why = Verdict("Terminated", "Pod was terminated in response to imminent node shutdown.")
-        self._change(over=True, verdict=why)
+        self._change(verdict=why, tell=False)
+        await self._end_containers(grace)
+        self._change(over=True)
         await self._reporter.flushed()
 
     async def _live(self) -> None:
-        if verdict := self.runtime.refusal():
+        verdict = None if self._was_started() else self.runtime.refusal() or self._admit(self.pod)
+        if verdict:
             self._recorder.warn(self.pod, verdict.reason, verdict.message)
             self._reporter.reject(self.pod, verdict)
             return
@@ -107,7 +119,7 @@ class PodWorker:
 
     async def _work(self) -> None:
         self._begin()
-        if self.pod.seen and any("waiting" not in one for one in self.pod.seen.values()):
+        if self._was_started():
             self._resume()
         else:
             await self._start()
@@ -166,6 +178,10 @@ class PodWorker:
             self._set(container.name, Waiting(problem.waiting, str(problem)))
         await asyncio.sleep(_RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)])
 
+    def _was_started(self) -> bool:
+        """Whether an earlier node program has run containers of this pod."""
+        return any(one and "waiting" not in one for one in self.pod.seen.values())
+
     def _resume(self) -> None:
         lost: dict[str, ContainerState] = {one.name: self._lost(one) for one in self._all()}
         adopted = self.runtime.adopt()
@@ -201,6 +217,7 @@ class PodWorker:
 
     async def _stop(self, verdict: Verdict | None) -> None:
         """Ends what runs: SIGTERM, the grace period (which may be shortened meanwhile), SIGKILL."""
+        self._change(verdict=verdict, tell=False)
         if self._running:
             self._recorder.note(self.pod, "Killing", f"Stopping container {' '.join(self._running)}")
         for container in list(self._running.values()):
@@ -217,7 +234,7 @@ class PodWorker:
             news.cancel()
         await self._end_containers(0)
         states = {one.name: self._never_ran(one) for one in self._all()}
-        self._change(states=states, sandbox=False, over=True, verdict=verdict)
+        self._change(states=states, sandbox=False, over=True)
 
     def _grace(self) -> float:
         """Seconds between SIGTERM and SIGKILL; never less than one, whatever was asked for, as with a kubelet."""

@@ -20,6 +20,7 @@ class LogRequest:
     """What of a log is wanted; None means no limit."""
 
     follow: bool = False
+    previous: bool = False
     timestamps: bool = False
     tail_lines: int | None = None
     since: float | None = None
@@ -37,6 +38,7 @@ def parse_request(query: Mapping[str, str], now: float) -> LogRequest:
         since = clock.parse(query["sinceTime"])
     return LogRequest(
         follow=query.get("follow") == "true",
+        previous=query.get("previous") == "true",
         timestamps=query.get("timestamps") == "true",
         tail_lines=int(query["tailLines"]) if query.get("tailLines") else None,
         since=since,

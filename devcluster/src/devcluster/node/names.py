@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -100,6 +101,24 @@ def hosts_file(pod: Pod, address: str, peers: Iterable[Record], api_host: str) -
     return _HEADER + "\n".join(lines) + "\n"
 
 
-def address_of(name: str, asking_namespace: str, peers: Iterable[Record]) -> str | None:
-    """The address of a name, if it is one of a pod's."""
-    return next((peer.address for peer in peers if name in peer.names(asking_namespace)), None)
+def with_addresses(text: str, pod: Pod, peers: Iterable[Record]) -> tuple[str, frozenset[str]]:
+    """For pods without an /etc/hosts of their own: `text` with the gang's names replaced by addresses.
+
+    The gang are the pods of the pod's own subdomain.
+
+    Returns:
+        The text, and the names in it that have no address yet.
+    """
+    if not pod.subdomain:
+        return text, frozenset()
+    known = {name: peer.address for peer in peers for name in peer.names(pod.namespace)}
+    missing: set[str] = set()
+
+    def address(match: re.Match[str]) -> str:
+        if match[0] not in known:
+            missing.add(match[0])
+        return known.get(match[0], match[0])
+
+    tail = rf"(?:\.{re.escape(pod.namespace)}(?:\.svc(?:\.{re.escape(DOMAIN)})?)?)?"
+    name = rf"(?<![\w.-])[a-z0-9-]+\.{re.escape(pod.subdomain)}{tail}(?![\w.-])"
+    return re.sub(name, address, text), frozenset(missing)

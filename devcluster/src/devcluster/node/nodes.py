@@ -16,6 +16,7 @@ from devcluster.node.errors import ApiError, ApiUnreachable
 from devcluster.node.settings import Settings
 
 LOST_ANNOTATION: Final = "fake.devcluster/lost"
+ADDRESS: Final = "127.0.0.1"  # of every node: they are one machine, and this is what its certificate names
 MODE_LABEL: Final = "devcluster/mode"
 NOT_READY_TAINT: Final = "node.kubernetes.io/not-ready"
 KUBELET_VERSION: Final = "v1.34.4"  # controllers compare it with the API server's
@@ -42,13 +43,13 @@ class NodeIdentity:
     mode: str
 
 
-def identities(settings: Settings, addresses: list[str], log_port: int) -> list[NodeIdentity]:
+def identities(settings: Settings, log_port: int) -> list[NodeIdentity]:
     """The Nodes that the settings ask for."""
     capacity = {"cpu": settings.cpus, "memory": settings.memory, "pods": str(settings.pods)}
     capacity |= {"ephemeral-storage": "100Gi"} | ({"nvidia.com/gpu": str(settings.gpus)} if settings.gpus else {})
     return [
-        NodeIdentity(f"{settings.name_prefix}-{index}", address, log_port, capacity, settings.labels, settings.mode)
-        for index, address in enumerate(addresses)
+        NodeIdentity(f"{settings.name_prefix}-{index}", ADDRESS, log_port, capacity, settings.labels, settings.mode)
+        for index in range(settings.count)
     ]
 
 
@@ -181,9 +182,7 @@ class NodeKeeper:
             async with self.writes:
                 body = {"status": {"conditions": conditions(clock.now())}}
                 await self._renew()
-                await self.api.request(
-                    "PATCH", f"/api/v1/nodes/{self.node.name}/status", body, content_type=STRATEGIC
-                )
+                await self.api.request("PATCH", f"/api/v1/nodes/{self.node.name}/status", body, content_type=STRATEGIC)
 
         try:
             await until_answered(once)

@@ -29,6 +29,7 @@ class PodTable:
         self._nodes, self._make_worker, self._changed = nodes, make_worker, changed
         self._pods: dict[str, Pod] = {}
         self._workers: dict[str, PodWorker] = {}
+        self._by_node: dict[str, dict[str, PodWorker]] = {}
         self._lives: dict[str, asyncio.Task[None]] = {}
         self._held: dict[str, dict[str, Pod | None]] = {}
 
@@ -46,6 +47,11 @@ class PodTable:
         """The newest pod of that name on our nodes."""
         found = [one for one in self._workers.values() if (one.pod.namespace, one.pod.name) == (namespace, name)]
         return found[-1] if found else None
+
+    def occupants(self, pod: Pod) -> list[Pod]:
+        """The other pods that take room on the pod's node."""
+        workers = self._by_node.get(pod.node, {})
+        return [one.pod for uid, one in workers.items() if uid != pod.uid and not one.over]
 
     def see(self, document: Object) -> None:
         """A pod as it is now."""
@@ -90,6 +96,7 @@ class PodTable:
             worker.update(pod)
         else:
             worker = self._workers[uid] = self._make_worker(pod)
+            self._by_node.setdefault(pod.node, {})[uid] = worker
             worker.update(pod)
             self._lives[uid] = asyncio.create_task(self._live(uid, worker))
 
@@ -100,4 +107,5 @@ class PodTable:
             _log.exception("pod %s/%s: its worker failed", worker.pod.namespace, worker.pod.name)
         finally:
             self._workers.pop(uid, None)
+            self._by_node[worker.pod.node].pop(uid, None)
             self._lives.pop(uid, None)

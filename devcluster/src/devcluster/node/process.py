@@ -13,13 +13,13 @@ from typing import Any, Final
 from devcluster.node import projection, volumes
 from devcluster.node.addresses import Block
 from devcluster.node.api import Api, until_answered
-from devcluster.node.environment import Configs, configs_of, entries, execution
+from devcluster.node.environment import Configs, Execution, configs_of, entries, execution
 from devcluster.node.errors import ApiError, NotYet
 from devcluster.node.expansion import expand
 from devcluster.node.fields import Site
 from devcluster.node.keeper import ProcessContainer, launch
 from devcluster.node.model import Container, Pod, VolumeMount
-from devcluster.node.names import Record, hosts_file
+from devcluster.node.names import Record, hosts_file, with_addresses
 from devcluster.node.nodes import NodeIdentity
 from devcluster.node.runtime import Adopted, RunningContainer
 from devcluster.node.sandbox.launch import NONE
@@ -94,6 +94,8 @@ class ProcessPod:
         (folder / "root").mkdir(parents=True, exist_ok=True)
         base = {**self._machine.base_env, "HOSTNAME": self._pod.hostname}
         run = execution(self._pod, container, self._site, configs, base, self._machine.service_env)
+        if self._machine.isolation == NONE:
+            run = self._with_addresses(run)
         mounts = [self._mount(one, run.env) for one in container.mounts]
         taken = {one["target"] for one in mounts}
         mounts += [one for one in self._own_mounts(container, folder) if one["target"] not in taken]
@@ -129,6 +131,16 @@ class ProcessPod:
         if self._site and not self._pod.host_network:
             self._machine.block.give_back(self._site.pod_ip)
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+    def _with_addresses(self, run: Execution) -> Execution:
+        peers = tuple(self._machine.records())
+        argv = [with_addresses(one, self._pod, peers) for one in run.argv]
+        env = {name: with_addresses(value, self._pod, peers) for name, value in run.env.items()}
+        # Only variables are waited for: in a command something that looks like a peer's name may be anything.
+        missing = {name for _, names in env.values() for name in names}
+        if missing:
+            raise NotYet(f"no address yet: {', '.join(sorted(missing))}", waiting="CreateContainerConfigError")
+        return Execution(tuple(text for text, _ in argv), {name: text for name, (text, _) in env.items()})
 
     def _site_at(self, address: str) -> Site:
         return Site(address, self._node.address, self._node.capacity)

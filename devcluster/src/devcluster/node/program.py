@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine, Mapping
@@ -14,19 +15,22 @@ from typing import Any, Final
 
 from devcluster.node import isolation, names
 from devcluster.node.addresses import Block
+from devcluster.node.admission import no_room
 from devcluster.node.api import Api, Object
+from devcluster.node.errors import NoLog
 from devcluster.node.events import Recorder
 from devcluster.node.fake import FakePod
 from devcluster.node.kubeconfig import load
 from devcluster.node.lifecycle import PodWorker
 from devcluster.node.logs import LogRequest, read
 from devcluster.node.model import Pod
-from devcluster.node.nodes import MODE_LABEL, NodeKeeper, heartbeat_interval, identities
+from devcluster.node.nodes import ADDRESS, MODE_LABEL, NodeKeeper, heartbeat_interval, identities
 from devcluster.node.podtable import PodTable
 from devcluster.node.process import Machine, ProcessPod
 from devcluster.node.reporter import PARALLEL_WRITES, Reporter
 from devcluster.node.server import LogServer
 from devcluster.node.settings import Mode, Settings
+from devcluster.node.status import Verdict, Waiting
 from devcluster.node.support import ignored
 from devcluster.node.watch import Reflector
 
@@ -77,16 +81,12 @@ class Program:
     async def serve(self) -> None:
         """Registers the nodes, then carries pods for ever."""
         settings = self._settings
-        if settings.mode is Mode.PROCESS:
-            addresses = [self._block.node_address(index) for index in range(settings.count)]
-        else:
-            addresses = [self._block.node_address(0)] * settings.count
         port = 0
         if settings.tls_cert and settings.tls_key:
-            self._server = LogServer(self._find_log, settings.tls_cert, settings.tls_key)
-            port = await self._server.start(addresses)
+            self._server = LogServer(self._find_log, settings.tls_cert, settings.tls_key, settings.client_ca)
+            port = await self._server.start(ADDRESS)
         interval = heartbeat_interval(settings.heartbeat_seconds, settings.count)
-        for identity in identities(settings, addresses, port):
+        for identity in identities(settings, port):
             self._keepers[identity.name] = NodeKeeper(self._api, identity, interval, self._writes)
         online = {name: keeper.on_line for name, keeper in self._keepers.items()}
         self._table = PodTable(online, self._make_worker, self._names_changed)
@@ -124,17 +124,24 @@ class Program:
         tasks = [keeper.heartbeats() for keeper in self._keepers.values()]
         tasks += [self._recorder.run(), nodes.run(), pods.run(), self._say_when_ready(pods)]
         if self._machine:
-            services = Reflector(
-                self._api, "/api/v1/services", changed=self._see_service, gone=self._lose_service
-            )
+            services = Reflector(self._api, "/api/v1/services", changed=self._see_service, gone=self._lose_service)
             tasks += [services.run(), self._refresh_volumes()]
         return tasks
 
     async def _say_when_ready(self, pods: Reflector) -> None:
+        left = await asyncio.to_thread(self._pod_folders)
         await pods.synced.wait()
+        known = {pod.uid for pod in self._table.pods}
+        for folder in left:  # of pods that went while no program was there
+            if folder.name not in known:
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         for keeper in self._keepers.values():
             await keeper.usable.wait()
         print("ready", flush=True)
+
+    def _pod_folders(self) -> list[Path]:
+        pods = self._settings.state_dir / "pods"
+        return list(pods.iterdir()) if pods.exists() else []
 
     def _make_worker(self, pod: Pod) -> PodWorker:
         keeper = self._keepers[pod.node]
@@ -142,14 +149,17 @@ class Program:
         async def on_line() -> None:
             await keeper.on_line.wait()
 
+        def admit(newest: Pod) -> Verdict | None:
+            return no_room(newest, self._table.occupants(newest), keeper.node.capacity)
+
         reporter = Reporter(self._api, self._writes, on_line, pod)
         if self._machine is None:
             fake = FakePod(pod, self._block, keeper.node.address, keeper.node.capacity)
-            return PodWorker(pod, fake, reporter, self._recorder)
+            return PodWorker(pod, fake, admit, reporter, self._recorder)
         runtime = ProcessPod(pod, keeper.node, self._machine)
         if warning := ignored(pod):
             self._recorder.warn(pod, "NotHonoured", warning)
-        return PodWorker(pod, runtime, reporter, self._recorder)
+        return PodWorker(pod, runtime, admit, reporter, self._recorder)
 
     def _make_machine(self) -> Machine:
         access = self._api.access
@@ -202,14 +212,21 @@ class Program:
                     with suppress(Exception):  # what has vanished meanwhile keeps its last content
                         await worker.runtime.refresh()
 
-    def _find_log(self, namespace: str, pod: str, container: str, wanted: LogRequest) -> AsyncIterator[bytes] | None:
+    def _find_log(self, namespace: str, pod: str, container: str, wanted: LogRequest) -> AsyncIterator[bytes]:
         worker = self._table.find(namespace, pod)
         if worker is None:
-            return None
+            raise NoLog(404, f'pod "{pod}" does not exist')
+        if wanted.previous:  # nothing is ever restarted here
+            raise NoLog(400, f'previous terminated container "{container}" in pod "{pod}" not found')
         if not isinstance(worker.runtime, ProcessPod):
             return _fake_log()
+        state = worker.state.states.get(container)
+        if isinstance(state, Waiting):
+            raise NoLog(400, f'container "{container}" in pod "{pod}" is waiting to start: {state.reason}')
         log = worker.runtime.log_of(container)
-        return read(log[0], wanted, log[1]) if log else None
+        if log is None:
+            raise NoLog(400, f'container "{container}" in pod "{pod}" is terminated')
+        return read(log[0], wanted, log[1])
 
 
 async def _fake_log() -> AsyncIterator[bytes]:

@@ -9,27 +9,30 @@ from pathlib import Path
 
 from aiohttp import web
 
-from devcluster.node.errors import NodeError
+from devcluster.node.errors import NodeError, NoLog
 from devcluster.node.logs import LogRequest, parse_request
 
-FindLog = Callable[[str, str, str, LogRequest], AsyncIterator[bytes] | None]
-"""Namespace, pod, container and what is wanted, to the log; None if there is no such container."""
+FindLog = Callable[[str, str, str, LogRequest], AsyncIterator[bytes]]
+"""Namespace, pod, container and what is wanted, to the log; raises NoLog."""
 
 
 class LogServer:
-    """Serves `/containerLogs/NAMESPACE/POD/CONTAINER` at one port of several addresses."""
+    """Serves `/containerLogs/NAMESPACE/POD/CONTAINER` for all nodes of this program."""
 
-    def __init__(self, find: FindLog, certificate: Path, key: Path) -> None:
+    def __init__(self, find: FindLog, certificate: Path, key: Path, client_ca: Path | None) -> None:
         self._find = find
         self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         try:
             self._tls.load_cert_chain(certificate, key)
+            if client_ca:
+                self._tls.load_verify_locations(client_ca)
+                self._tls.verify_mode = ssl.CERT_REQUIRED
         except OSError as error:
             raise NodeError(f"cannot use the certificate {certificate} with {key}: {error}") from None
         self._runner: web.AppRunner | None = None
 
-    async def start(self, addresses: list[str]) -> int:
-        """Listens; returns the port."""
+    async def start(self, address: str) -> int:
+        """Listens at a port of its own choice; returns it."""
         app = web.Application()
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
         app.router.add_get("/healthz", _healthy)
@@ -37,11 +40,8 @@ class LogServer:
             app.router.add_route("*", f"/{command}/{{rest:.*}}", _not_here)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await self._runner.setup()
-        port = 0
-        for address in dict.fromkeys(addresses):
-            await web.TCPSite(self._runner, address, port, ssl_context=self._tls).start()
-            port = self._runner.addresses[0][1]
-        return port
+        await web.TCPSite(self._runner, address, 0, ssl_context=self._tls).start()
+        return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:
         """Stops listening."""
@@ -54,9 +54,10 @@ class LogServer:
         except ValueError as error:
             return web.Response(status=400, text=str(error))
         where = request.match_info
-        pieces = self._find(where["namespace"], where["pod"], where["container"], wanted)
-        if pieces is None:
-            return web.Response(status=404, text=f"no log of container {where['container']} of pod {where['pod']} here")
+        try:
+            pieces = self._find(where["namespace"], where["pod"], where["container"], wanted)
+        except NoLog as problem:
+            return web.Response(status=problem.status, text=str(problem))
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
         async for piece in pieces:

@@ -38,6 +38,7 @@ class Settings:
         state_dir: For pod folders and logs; this program's alone.
         heartbeat_seconds: Between two renewals of a Node's Lease; longer for very many nodes.
         tls_cert: Certificate and key of the log server; without them `kubectl logs` does not work.
+        client_ca: Only clients with a certificate signed by this one may read logs.
         isolation: AUTO takes the best that the machine allows.
     """
 
@@ -54,6 +55,7 @@ class Settings:
     heartbeat_seconds: float = 2.0
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    client_ca: Path | None = None
     isolation: IsolationChoice = IsolationChoice.AUTO
 
 
@@ -88,6 +90,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> Settings:
     parser.add_argument("--heartbeat-seconds", type=float, default=2.0)
     parser.add_argument("--tls-cert", type=Path)
     parser.add_argument("--tls-key", type=Path)
+    parser.add_argument("--client-ca", type=Path)
     parser.add_argument("--isolation", type=IsolationChoice, choices=list(IsolationChoice), default="auto")
     given = vars(parser.parse_args(argv))
     if (given["tls_cert"] is None) != (given["tls_key"] is None):

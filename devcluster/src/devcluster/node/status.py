@@ -85,7 +85,7 @@ def initialized(pod: Pod, state: PodState) -> bool:
 
 def phase(pod: Pod, state: PodState) -> str:
     """The phase; containers are never restarted here, so a failure is final."""
-    if state.verdict:
+    if _verdict(state):
         return "Failed"
     init = [_of(state, one) for one in pod.init_containers]
     main = [_of(state, one) for one in pod.containers]
@@ -109,8 +109,8 @@ def status_patch(pod: Pod, state: PodState, now: str, previous: Mapping[str, Map
         previous: The conditions as last sent, by type; unchanged ones keep their transition time.
     """
     result: dict[str, Any] = {"phase": phase(pod, state), "observedGeneration": pod.generation}
-    if state.verdict:
-        result |= {"reason": state.verdict.reason, "message": state.verdict.message}
+    if verdict := _verdict(state):
+        result |= {"reason": verdict.reason, "message": verdict.message}
     if state.start_time:
         result["startTime"] = state.start_time
     if state.host_ip:
@@ -142,6 +142,12 @@ def image_id(image: str) -> str:
     """A stable digest made up from the name, since no image is ever pulled."""
     name = image.partition("@")[0]
     return f"{name}@sha256:{hashlib.sha256(image.encode()).hexdigest()}"
+
+
+def _verdict(state: PodState) -> Verdict | None:
+    """The verdict, once no container runs any more: until then a phase may not be final."""
+    running = any(isinstance(one, Running) for one in state.states.values())
+    return None if running else state.verdict
 
 
 def _of(state: PodState, container: Container) -> ContainerState:

@@ -33,10 +33,10 @@ class LogFile:
         return bool(data)
 
     def close(self) -> None:
-        """Writes what had no newline yet."""
+        """Writes what had no newline, as part of a line, so that none is shown."""
         for stream, rest in self._rest.items():
             if rest:
-                self._file.write(f"{_now()} {stream} F ".encode() + rest + b"\n")
+                self._file.write(f"{_now()} {stream} P ".encode() + rest + b"\n")
         self._file.close()
 
 
