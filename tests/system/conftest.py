@@ -1,0 +1,45 @@
+"""A cluster with TrainingJobs installed, fake nodes, and an operator that works on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from devcluster.cluster import Cluster
+from tests.installing import SYSTEM, install
+from tests.system.operators import Operator
+from tests.system.stage import Stage
+
+
+@pytest.fixture(scope="session")
+def installed(cluster: Cluster) -> Path:
+    """CRD, policies and roles of the chart; returns the kubeconfig of the operator's service account."""
+    return install(cluster)
+
+
+@pytest.fixture(scope="session")
+def fake_nodes(cluster: Cluster) -> Iterator[None]:
+    """Six fake nodes of four CPUs."""
+    program = cluster.start_nodes(mode="fake", count=6, name_prefix="fake", cpus="4", memory="16Gi", gpus=4)
+    yield
+    program.stop()
+
+
+@pytest.fixture(scope="session")
+def operator(installed: Path, fake_nodes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """The operator that the tests share; a test that kills it starts it again."""
+    shared = Operator(installed, tmp_path_factory.mktemp("operator"), SYSTEM)
+    shared.start()
+    yield shared
+    if shared.running():
+        shared.stop()
+
+
+@pytest.fixture
+def stage(cluster: Cluster, operator: Operator, namespace: str) -> Stage:
+    """A fresh namespace on which the operator works."""
+    if not operator.running():
+        operator.start()
+    return Stage(cluster, namespace)
