@@ -52,7 +52,7 @@ class Credentials:
         credentials = cls(_kubeconfig_loader(kubeconfig, context) if kubeconfig else _load_service_account)
         try:
             await credentials._read()
-        except (config.ConfigException, OSError, ValueError, TypeError, AttributeError) as error:
+        except Exception as error:  # The loaders raise whatever a broken file makes them raise.
             source = kubeconfig or "the pod's service account"
             raise ConfigError(f"cannot read credentials from {source}: {error}") from error
         return credentials

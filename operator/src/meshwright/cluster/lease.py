@@ -115,12 +115,12 @@ class Leadership:
         """Takes the lease and keeps it until cancelled, then gives it up."""
         try:
             while True:
-                await self._round()
+                await self.attempt()
                 await asyncio.sleep(self._times.retry_period * random.uniform(0.8, 1.0))
         finally:
             await asyncio.shield(self._release())
 
-    async def _round(self) -> None:
+    async def attempt(self) -> None:
         """One attempt, then a look whether leadership still holds."""
         self._tried_at = began = self._clock()
         try:

@@ -68,7 +68,8 @@ def project_node(item: Mapping[str, Any]) -> NodeRecord:
     metadata = _map(item.get("metadata"))
     try:
         capacity = NodeCapacity.parse(item)
-        capacity = replace(capacity, labels={sys.intern(k): sys.intern(v) for k, v in capacity.labels.items()})
+        labels = {sys.intern(key): sys.intern(value) for key, value in capacity.labels.items()}
+        capacity = replace(capacity, name=sys.intern(capacity.name), labels=labels)
     except Exception:
         # A node that cannot be understood takes no gang, but it exists, and pods on it are not lost.
         capacity = NodeCapacity(_text(metadata.get("name")), ready=False)
@@ -107,14 +108,8 @@ def _controller(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _identity(name: str, job: str, uid: str) -> Identity | None:
     """Role, index and incarnation, from the pod's name: unlike labels, nobody can change it afterwards."""
-    prefix = names.gang_name(job, uid) + "-"
-    if not uid or not name.startswith(prefix):
-        return None
-    role, _, numbers = name.removeprefix(prefix).rpartition("-")
-    role, _, index = role.rpartition("-")
-    if not role or not all(n.isascii() and n.isdecimal() and len(n) < 10 for n in (index, numbers)):
-        return None
-    return Identity(sys.intern(role), int(index), int(numbers))
+    place = names.parse_pod_name(name, job, uid) if uid else None
+    return Identity(sys.intern(place[0]), *place[1:]) if place else None
 
 
 def _gang_pod(

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from meshwright.cluster.api import ApiServer
+from meshwright.cluster.errors import NotLeading
+from meshwright.cluster.permissions import PERMISSIONS, Permission, Scope, explain, missing, needed
+from tests.controller.cluster.stub_kube import StubKube
+
+
+def rights(namespaces: Iterable[str] = (), *, capacity_reader: bool = True) -> tuple[Permission, ...]:
+    return needed(namespaces, capacity_reader=capacity_reader, own_namespace="meshwright", lease_name="operator")
+
+
+def test_cluster_wide_every_right_is_asked_once() -> None:
+    asked = rights()
+    assert len(asked) == len(set(asked))
+    assert {right.namespace for right in asked if right.scope is not Scope.OWN} == {""}
+    assert {(right.verb, right.resource) for right in asked} == {(right.verb, right.resource) for right in PERMISSIONS}
+
+
+def test_namespace_by_namespace() -> None:
+    asked = rights(["a", "b"], capacity_reader=False)
+    assert {right.namespace for right in asked} == {"a", "b", "meshwright"}
+    assert {right.namespace for right in asked if right.resource == "pods" and right.verb == "create"} == {"a", "b"}
+    assert not [right for right in asked if right.resource == "nodes"]
+
+
+def test_capacity_is_read_cluster_wide_even_when_jobs_are_not() -> None:
+    asked = rights(["a"])
+    cluster_wide = {(right.verb, right.resource) for right in asked if not right.namespace}
+    assert cluster_wide == {
+        ("list", "pods"),
+        ("watch", "pods"),
+        ("get", "nodes"),
+        ("list", "nodes"),
+        ("watch", "nodes"),
+    }
+
+
+def test_the_lease_is_asked_for_by_name_in_the_operators_namespace() -> None:
+    lease = {right for right in rights() if right.resource == "leases"}
+    assert {(right.verb, right.name, right.namespace) for right in lease} == {
+        ("get", "operator", "meshwright"),
+        ("update", "operator", "meshwright"),
+    }
+
+
+@pytest.mark.parametrize("forbidden", ["secrets", "*", "pods/exec", "pods/log"])
+def test_what_the_operator_never_needs(forbidden: str) -> None:
+    resource, _, subresource = forbidden.partition("/")
+    assert not [r for r in PERMISSIONS if r.resource == resource and (not subresource or r.subresource == subresource)]
+
+
+def test_nodes_are_only_read() -> None:
+    assert {r.verb for r in PERMISSIONS if r.resource == "nodes"} <= {"get", "list", "watch"}
+
+
+async def test_missing_rights_are_found_by_asking_the_server(api: ApiServer, stub: StubKube) -> None:
+    def fence() -> None:
+        raise NotLeading("asking is no write")
+
+    api.before_write = fence
+    assert await missing(api, rights()) == ()
+
+    stub.denied = {("create", "pods"), ("patch", "trainingjobs")}
+    lacking = await missing(api, rights())
+    assert [str(right) for right in lacking] == [
+        "patch trainingjobs/status.meshwright.dev cluster-wide",
+        "create pods cluster-wide",
+    ]
+    asked = [seen.body["spec"]["resourceAttributes"] for seen in stub.requests("POST")]
+    assert {"verb": "patch", "group": "meshwright.dev", "resource": "trainingjobs", "subresource": "status"} in asked
+    lease = {"resource": "leases", "group": "coordination.k8s.io", "namespace": "meshwright", "name": "operator"}
+    assert {"verb": "update", **lease} in asked
+
+
+def test_what_to_do_is_said() -> None:
+    lacking = [Permission("create", "", "pods", "", Scope.JOBS, namespace="team-a")]
+    text = explain(lacking, namespaced=True)
+    assert "create pods in namespace team-a" in text
+    assert "Role in each served namespace" in text
+    assert "ClusterRole" in explain(lacking, namespaced=False)
