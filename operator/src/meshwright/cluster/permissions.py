@@ -60,9 +60,8 @@ PERMISSIONS: Final = (
     # Clusters that enforce owner references let only him block an owner's deletion who may update its finalizers.
     *_rights(Scope.JOBS, names.GROUP, "trainingjobs/finalizers", "update"),
     *_rights(Scope.JOBS, "", "pods", "get list watch create delete"),
-    *_rights(Scope.JOBS, "", "services", "get create delete"),
+    *_rights(Scope.JOBS, "", "services", "create"),
     *_rights(Scope.JOBS, "", "configmaps", "get list create delete"),
-    *_rights(Scope.JOBS, "", "resourcequotas", "list"),
     *_rights(Scope.JOBS, "", "namespaces", "get"),
     *_rights(Scope.JOBS, "events.k8s.io", "events", "create patch"),
     *_rights(Scope.CLUSTER, "", "nodes", "get list watch"),
