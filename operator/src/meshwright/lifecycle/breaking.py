@@ -80,6 +80,9 @@ def judge_incident(o: Observation, policy: Policy) -> Decision | None:
     if running and evidence_until > o.now:
         why = f"{len(running)} pods still stopping; gathering evidence"
         return Decision(wake_after=seconds_until(evidence_until, o.now), why=why)
+    if not o.pods_confirmed:
+        # A pod that the cache does not show yet would run on beside the next attempt.
+        return Decision(confirm_pods=True, why="about to judge; reading the pods afresh")
     return _close(o, policy, judge(o, policy, incident))
 
 
