@@ -34,7 +34,6 @@ SETTINGS = {
     "liveness-port": "0",
     "log-format": "text",
     "resync-seconds": "2",
-    "progress-seconds": "1",
     "api-timeout-seconds": "5",
     "watch-silence-seconds": "20",
     "retry-cap-seconds": "2",

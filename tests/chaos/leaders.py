@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 from tests.chaos.arena import Arena, Slot, Stage
 from tests.chaos.calls import Call
-from tests.chaos.proxy import Moment
+from tests.chaos.proxy import FaultProxy, Moment
 from tests.chaos.runs import Outcome, elapsed, see_through
 from tests.chaos.scripts import SCRIPTS
 
 OLD, NEW = "operator-old", "operator-new"
 _TAKEOVER_SECONDS = 20.0
+_REST_SECONDS = 1.5
 
 
 @dataclass
@@ -38,7 +39,7 @@ class HoldAt:
 
     async def __call__(self, count: int, call: Call, moment: Moment) -> bool:
         """Holds the call if this is the one."""
-        if count != self.count or moment is not Moment.BEFORE or self.held:
+        if self.held or not call.counted or (count, moment) != (self.count, Moment.BEFORE):
             return True
         assert self.old
         assert self.new
@@ -46,7 +47,7 @@ class HoldAt:
         self.held = call
         process = self.old.operator.process
         process.pause()
-        await _until(lambda: self.new is not None and self.new.proxy.counted >= 3, _TAKEOVER_SECONDS)
+        await _until_it_rests(self.new.proxy)
         self.late_for = self.new.proxy.counted
         if count % 2:
             process.go_on()
@@ -91,9 +92,14 @@ async def _until_led_by(slot: Slot, identity: str) -> None:
             await asyncio.sleep(0.1)
 
 
-async def _until(condition: object, seconds: float) -> None:
-    """Waits for a condition, but not for ever: a leader that has nothing to do makes no calls."""
-    assert callable(condition)
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
+async def _until_it_rests(proxy: FaultProxy) -> None:
+    """Waits until an operator has taken the Lease and made no call for a while, but not for ever."""
+    deadline = time.monotonic() + _TAKEOVER_SECONDS
+    count, since = -1, time.monotonic()
+    while time.monotonic() < deadline:
+        leads = any(passed.call.resource == "leases" and passed.status == 200 for passed in proxy.passed)
+        if not leads or proxy.counted != count:
+            count, since = proxy.counted, time.monotonic()
+        elif time.monotonic() - since > _REST_SECONDS:
+            return
         await asyncio.sleep(0.05)

@@ -2,8 +2,8 @@
 
 Downstream it speaks plain HTTP on a loopback port, upstream HTTPS; the client's own token passes through, so that
 RBAC applies and the audit log names the operator. What goes wrong is data (`faults.Schedule`); beyond that, a hook may
-step in before a counted call is sent on and before its answer is given: that is how a crash sweep kills the operator at
-the k-th call, and how a call of an old leader is held until there is a new one.
+step in before a counted call, or a write of the Lease, is sent on and before its answer is given: that is how a crash
+sweep kills the operator at the k-th call, and how a call of an old leader is held until there is a new one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import json
 import random
 import ssl
 import time
-from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -51,7 +51,7 @@ class Moment(StrEnum):
 
 
 class Hook(Protocol):
-    """Steps in at counted calls."""
+    """Steps in at counted calls, and at writes of the Lease, which have numbers of their own."""
 
     async def __call__(self, count: int, call: Call, moment: Moment) -> bool:
         """Returns whether the call goes on; if not, its connection is reset."""
@@ -101,6 +101,7 @@ class FaultProxy:
     Attributes:
         url: Where the operator finds it; known once started.
         counted: Counted calls so far.
+        calls: How many calls came, by (verb, resource).
         passed: Every mutating call that was sent on, with the API server's answer.
         tally: How often each fault happened.
     """
@@ -109,6 +110,7 @@ class FaultProxy:
         self.url = ""
         self.hook = hook
         self.counted = 0
+        self.calls: Counter[tuple[str, str]] = Counter()
         self.passed: list[Passed] = []
         self.tally = Tally()
         self._upstream = upstream
@@ -120,6 +122,7 @@ class FaultProxy:
         self._copies: dict[str, deque[_Answer]] = defaultdict(lambda: deque(maxlen=_OLD_COPIES))
         self._thaw = asyncio.Event()
         self._thaw.set()
+        self._arrived = asyncio.Event()
         self._clockwork: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -154,6 +157,17 @@ class FaultProxy:
     def calm(self) -> None:
         """No more faults; watches that lost events say so."""
         self.begin(Schedule())
+
+    async def until(self, condition: Callable[[], bool], seconds: float = 30.0) -> None:
+        """Waits until something holds of the calls that came.
+
+        Raises:
+            TimeoutError: It did not.
+        """
+        async with asyncio.timeout(seconds):
+            while not condition():
+                self._arrived.clear()
+                await self._arrived.wait()
 
     def cut_watches(self) -> None:
         """Ends every open watch in the middle."""
@@ -198,6 +212,8 @@ class FaultProxy:
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         self._numbers += 1
         call = Call.parse(self._numbers, request.method, request.raw_path)
+        self.calls[call.verb, call.resource] += 1
+        self._arrived.set()
         body = await request.read()
         if not call.mutating:
             return await self._handle(request, call, body)
@@ -206,12 +222,9 @@ class FaultProxy:
 
     async def _handle(self, request: web.Request, call: Call, body: bytes) -> web.StreamResponse:
         await self._thaw.wait()
-        count = 0
-        if call.counted:
-            self.counted += 1
-            count = self.counted
-            if self.hook and not await self.hook(count, call, Moment.BEFORE):
-                return _reset(request)
+        count = self._count(call)
+        if count and self.hook and not await self.hook(count, call, Moment.BEFORE):
+            return _reset(request)
         fate = Interference.draw(call, self._active(), iter(self._chance.random, None))
         if fate.delay:
             self.tally.add(Kind.DELAY)
@@ -224,6 +237,15 @@ class FaultProxy:
             self.tally.add(Kind.STALE)
             return copies[0].response()
         return await self._pass_on(request, call, body, count, fate.lost)
+
+    def _count(self, call: Call) -> int:
+        """Its number among the counted calls, or among the writes of the Lease; 0 for all others."""
+        if call.counted:
+            self.counted += 1
+            return self.counted
+        if call.mutating and call.resource == "leases":
+            return self.calls[call.verb, call.resource]
+        return 0
 
     async def _pass_on(
         self, request: web.Request, call: Call, body: bytes, count: int, lost: Fault | None

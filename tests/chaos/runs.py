@@ -40,6 +40,12 @@ class Outcome:
         head = f"{self.label}: {self.note or 'undisturbed'}; {self.counted} calls, {self.seconds:.1f} s"
         return "\n".join([head, *(f"    {violation}" for violation in self.violations)])
 
+    def tail(self, lines: int = 25) -> str:
+        """The end of the operator's log."""
+        if self.log is None or not self.log.exists():
+            return ""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
 
 async def see_through(
     slot: Slot,

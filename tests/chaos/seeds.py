@@ -19,7 +19,7 @@ async def run_seed(arena: Arena, seed: int) -> Outcome:
     async with arena.slot() as slot:
         began = time.monotonic()
         life = slot.life(plan.shape)
-        async with slot.stage(f"seed-{seed}") as stage:
+        async with slot.stage(f"seed-{seed}", progress_seconds="1") as stage:
             walk = _Walk(plan, life, stage)
             violations = await see_through(slot, life, (stage,), walk.run, uninstalled=plan.uninstalled)
         happened = ", ".join(f"{kind} x{times}" for kind, times in sorted(stage.proxy.tally.counts.items()))

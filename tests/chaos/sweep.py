@@ -17,13 +17,18 @@ from tests.chaos.scripts import SCRIPTS
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Where the operator is killed: at its `count`-th counted call; 0 stands for never."""
+    """Where the operator is killed: at its `count`-th counted call, or write of the Lease; 0 stands for never."""
 
     count: int = 0
     moment: Moment = Moment.BEFORE
+    leases: bool = False
 
     def __str__(self) -> str:
-        return f"{self.count:03d}-{self.moment}"
+        return f"{'lease-' * self.leases}{self.count:03d}-{self.moment}"
+
+    def is_at(self, count: int, call: Call, moment: Moment) -> bool:
+        """Whether this is the point."""
+        return (count, moment, call.resource == "leases") == (self.count, self.moment, self.leases)
 
 
 @dataclass
@@ -36,7 +41,7 @@ class KillAt:
 
     async def __call__(self, count: int, call: Call, moment: Moment) -> bool:
         """Kills if this is the point."""
-        if self.fired or count != self.point.count or moment is not self.point.moment:
+        if self.fired or not self.point.is_at(count, call, moment):
             return True
         assert self.operator
         assert self.operator.process
