@@ -134,7 +134,7 @@ def test_deletion_sends_sigterm_and_sigkill_after_the_grace_period(pods: Pods) -
         pods.delete("stopped")
         pod = over()
         took = time.monotonic() - began
-    assert 1.9 < took < 8
+    assert 1.9 < took < 20
     assert pod["status"]["phase"] == "Failed"
     # A container's main process has number 1: the kernel gives it no default action for SIGTERM.
     assert {name: state_of(pod, name)["exitCode"] for name in commands} == {"polite": 143, "slow": 0, "deaf": 137}

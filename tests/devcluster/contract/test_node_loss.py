@@ -46,7 +46,7 @@ def test_a_lost_node_is_noticed_and_catches_up_when_it_returns(pods: Pods, kubel
         pods.wait_for_line(name, "up")
     kubelet.cut_off(lost_node)
     pods.delete("deleted", grace=1)
-    eventually(lambda: _ready(pods, lost_node) == "Unknown", "the control plane notices", 40)
+    eventually(lambda: _ready(pods, lost_node) == "Unknown", "the control plane notices")
     eventually(lambda: "node.kubernetes.io/unreachable" in _taints(pods, lost_node), "it is tainted")
     pods.delete("elsewhere")
     pods.wait_gone("elsewhere")

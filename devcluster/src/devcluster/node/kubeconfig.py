@@ -44,17 +44,17 @@ def load(path: Path) -> Access:
     """Reads the current context of a kubeconfig.
 
     Raises:
-        NodeError: It names no cluster or no user.
+        NodeError: It cannot be read, or names no cluster or no user.
     """
-    document = yaml.safe_load(path.read_text())
     try:
+        document = yaml.safe_load(path.read_text())
         named = {kind: {entry["name"]: entry for entry in document[kind]} for kind in ("contexts", "clusters", "users")}
         context = named["contexts"][document["current-context"]]["context"]
         cluster = named["clusters"][context["cluster"]]["cluster"]
         user = named["users"][context["user"]]["user"]
         server = cluster["server"].rstrip("/")
-    except (KeyError, TypeError) as error:
-        raise NodeError(f"{path}: not a usable kubeconfig: {error!r}") from None
+    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+        raise NodeError(f"{path} is not a usable kubeconfig: {error!r}") from None
     tls = ssl.create_default_context(cadata=_content(path, cluster, "certificate-authority"))
     certificate, key = _content(path, user, "client-certificate"), _content(path, user, "client-key")
     if certificate and key:

@@ -18,6 +18,7 @@ from devcluster.node.runtime import PodRuntime, RunningContainer
 from devcluster.node.status import (
     CREATING,
     EPOCH,
+    FINAL_PHASES,
     INITIALIZING,
     START_ERROR,
     STATUS_UNKNOWN,
@@ -27,6 +28,7 @@ from devcluster.node.status import (
     Terminated,
     Verdict,
     Waiting,
+    phase,
 )
 
 _RETRY_SECONDS: Final = (0.2, 0.5, 1.0, 2.0)
@@ -52,9 +54,11 @@ class PodWorker:
         self._reporter, self._recorder = reporter, recorder
         self._state = PodState()
         self._running: dict[str, RunningContainer] = {}
-        self._asked_to_stop = asyncio.Event()
+        self._asked_to_go = asyncio.Event()
+        self._end = asyncio.Event()
         self._news = asyncio.Event()
         self._gone = asyncio.Event()
+        self._overruled = False
 
     @property
     def state(self) -> PodState:
@@ -66,13 +70,18 @@ class PodWorker:
         self.pod = pod
         self.runtime.changed(pod)
         if pod.deletion_grace is not None:
-            self._asked_to_stop.set()
+            self._asked_to_go.set()
+            self._end.set()
+        if pod.finished and not self.over and phase(pod, self._state) not in FINAL_PHASES:
+            self._overruled = True  # somebody else has made its phase final: it ends, and we say no more
+            self._end.set()
         self._news.set()
 
     def vanish(self) -> None:
         """The pod is not in the API any more."""
         self._gone.set()
-        self._asked_to_stop.set()
+        self._asked_to_go.set()
+        self._end.set()
         self._news.set()
 
     async def run(self) -> None:
@@ -80,7 +89,7 @@ class PodWorker:
         if not self.pod.finished:
             await self._live()
         self.over = True
-        await self._asked_to_stop.wait()
+        await self._asked_to_go.wait()
         if not self._gone.is_set():
             await self._reporter.delete()
         await self._gone.wait()
@@ -104,18 +113,18 @@ class PodWorker:
             self._reporter.reject(self.pod, verdict)
             return
         work = asyncio.create_task(self._work())
-        stop = asyncio.create_task(self._asked_to_stop.wait())
+        end = asyncio.create_task(self._end.wait())
         try:
-            await asyncio.wait({work, stop}, timeout=self._seconds_left(), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, end}, timeout=self._seconds_left(), return_when=asyncio.FIRST_COMPLETED)
             if work.done():
                 work.result()
                 return
             work.cancel()
             await asyncio.wait({work})
-            await self._stop(None if stop.done() else _TOO_LONG)
+            await self._stop(None if end.done() else _TOO_LONG)
         finally:
             work.cancel()
-            stop.cancel()
+            end.cancel()
 
     async def _work(self) -> None:
         self._begin()
@@ -271,5 +280,5 @@ class PodWorker:
 
     def _change(self, *, tell: bool = True, **changes: object) -> None:
         self._state = replace(self._state, **changes)  # type: ignore[arg-type]
-        if tell:
+        if tell and not self._overruled:
             self._reporter.report(self.pod, self._state)

@@ -116,6 +116,7 @@ class NodeKeeper:
     interval: float
     writes: asyncio.Semaphore
     on_line: asyncio.Event = field(default_factory=asyncio.Event)
+    exists: asyncio.Event = field(default_factory=asyncio.Event)
     usable: asyncio.Event = field(default_factory=asyncio.Event)
     _uid: str = ""
     _repair: asyncio.Task[None] | None = None
@@ -141,6 +142,7 @@ class NodeKeeper:
         await asyncio.sleep(random.uniform(0, self.interval))  # so that many nodes spread their writes
         while True:
             await self.on_line.wait()
+            await self.exists.wait()
             try:
                 await self._renew()
             except (ApiError, ApiUnreachable) as error:
@@ -149,6 +151,7 @@ class NodeKeeper:
 
     def observe(self, node: Object) -> None:
         """Takes note of the Node as the API server has it."""
+        self.exists.set()
         annotations = node["metadata"].get("annotations") or {}
         if annotations.get(LOST_ANNOTATION) == "true":
             self.on_line.clear()
@@ -161,6 +164,10 @@ class NodeKeeper:
                 self.usable.set()
         elif self.on_line.is_set() and (self._repair is None or self._repair.done()):
             self._repair = asyncio.create_task(self._say_ready())
+
+    def forget(self) -> None:
+        """The Node was deleted. As with a kubelet it stays so until the program starts again; its pods are ended."""
+        self.exists.clear()
 
     async def _take_over(self) -> Object:
         path, wanted = f"/api/v1/nodes/{self.node.name}", node_object(self.node)

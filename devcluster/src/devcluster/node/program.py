@@ -118,7 +118,7 @@ class Program:
             self._api,
             "/api/v1/nodes",
             changed=self._see_node,
-            gone=lambda _: None,
+            gone=self._lose_node,
             selector={"labelSelector": f"{MODE_LABEL}={self._settings.mode}"},
         )
         tasks = [keeper.heartbeats() for keeper in self._keepers.values()]
@@ -180,6 +180,11 @@ class Program:
             keeper.observe(node)
             if was_lost and keeper.on_line.is_set():
                 self._table.node_returned(keeper.node.name)
+
+    def _lose_node(self, node: Object) -> None:
+        keeper = self._keepers.get(node["metadata"]["name"])
+        if keeper:
+            keeper.forget()
 
     def _see_service(self, document: Object) -> None:
         service = names.parse_service(document)

@@ -15,6 +15,7 @@ START_ERROR: Final = "StartError"
 STATUS_UNKNOWN: Final = "ContainerStatusUnknown"
 CREATING: Final = "ContainerCreating"
 INITIALIZING: Final = "PodInitializing"
+FINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
 EPOCH: Final = "1970-01-01T00:00:00Z"
 
 

@@ -20,7 +20,7 @@ from devcluster.cluster import Cluster
 
 T = TypeVar("T")
 Object = dict[str, Any]
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 _PR_SET_PDEATHSIG = 1
 
 
@@ -225,7 +225,7 @@ class NodeProcess:
                 self.argv, stdout=output, stderr=output, preexec_fn=_die_with_parent, start_new_session=True
             )
         if wait:
-            eventually(lambda: self._is_ready(before), f"the node program is ready: {self.argv}", 60)
+            eventually(lambda: self._is_ready(before), f"the node program is ready: {self.argv}", 180)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Ends it; its exit status."""

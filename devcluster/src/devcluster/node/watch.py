@@ -60,10 +60,10 @@ class Reflector:
         before, self._known = self._known, {item["metadata"]["uid"]: item for item in answer["items"]}
         for uid, old in before.items():
             if uid not in self._known:
-                self._gone(old)
+                _deliver(self._gone, old)
         for uid, item in self._known.items():
             if uid not in before or before[uid]["metadata"]["resourceVersion"] != item["metadata"]["resourceVersion"]:
-                self._changed(item)
+                _deliver(self._changed, item)
         self.synced.set()
         return str(answer["metadata"]["resourceVersion"])
 
@@ -74,8 +74,15 @@ class Reflector:
             version = item["metadata"]["resourceVersion"]
             if event["type"] in ("ADDED", "MODIFIED"):
                 self._known[item["metadata"]["uid"]] = item
-                self._changed(item)
+                _deliver(self._changed, item)
             elif event["type"] == "DELETED":
                 self._known.pop(item["metadata"]["uid"], None)
-                self._gone(item)
+                _deliver(self._gone, item)
         return version
+
+
+def _deliver(callback: Callable[[Object], None], item: Object) -> None:
+    try:
+        callback(item)
+    except Exception:  # one object that is not understood must not make us blind for the others
+        _log.exception("%s/%s", item["metadata"].get("namespace", ""), item["metadata"].get("name"))
