@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -17,8 +18,15 @@ def without_nulls(value: Any, model: type[BaseModel]) -> Any:
     """Drops fields that are null from our own objects, as the API server does; other parts stay as they are."""
     if not isinstance(value, Mapping):
         return value
-    fields = {alias_of(model, name): nested_model(info.annotation) for name, info in model.model_fields.items()}
-    return {k: _field_without_nulls(v, *fields.get(k, (None, False))) for k, v in value.items() if v is not None}
+    nested = _nested(model)
+    return {k: _field_without_nulls(v, *nested.get(k, (None, False))) for k, v in value.items() if v is not None}
+
+
+@cache
+def _nested(model: type[BaseModel]) -> dict[str, tuple[type[BaseModel], bool]]:
+    """By name on the wire, the fields that hold other models, and whether each holds a list of them."""
+    held = {alias_of(model, name): nested_model(info.annotation) for name, info in model.model_fields.items()}
+    return {name: (inner, many) for name, (inner, many) in held.items() if inner is not None}
 
 
 def _field_without_nulls(value: Any, model: type[BaseModel] | None, many: bool) -> Any:

@@ -46,7 +46,7 @@ def _volumes(first: str, second: str) -> Json:
 
 def _gpus(limit: Any, per_pod: int | None, container: str = "trainer") -> Json:
     containers = [a_container(name=container, resources={"limits": {"nvidia.com/gpu": limit}})]
-    fields = {} if per_pod is None else {"gpusPerPod": per_pod}
+    fields: Json = {} if per_pod is None else {"gpusPerPod": per_pod}
     return a_job(roles=[a_role(pod={"containers": containers}, **fields)])
 
 

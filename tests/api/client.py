@@ -40,18 +40,22 @@ class Client:
     def __init__(self, server: str, ca: Path, token: str, impersonate: str = "") -> None:
         where = urlsplit(server)
         context = ssl.create_default_context(cafile=str(ca))
-        self._connection = http.client.HTTPSConnection(where.hostname or "", where.port, context=context, timeout=30)
+        self._connection = http.client.HTTPSConnection(where.hostname or "", where.port, context=context, timeout=60)
         self._headers = {"Authorization": f"Bearer {token}"}
         if impersonate:
             self._headers["Impersonate-User"] = impersonate
 
     def call(self, verb: str, path: str, body: Json | None = None, kind: str = "application/json") -> Answer:
         headers = self._headers | {"Content-Type": kind}
-        self._connection.request(verb, path, None if body is None else json.dumps(body), headers)
-        with self._connection.getresponse() as response:
-            text = response.read()
-            is_json = response.headers.get_content_type() == "application/json"
-            return Answer(response.status, json.loads(text) if is_json else {"message": text.decode()})
+        try:
+            self._connection.request(verb, path, None if body is None else json.dumps(body), headers)
+            with self._connection.getresponse() as response:
+                text = response.read()
+                is_json = response.headers.get_content_type() == "application/json"
+                return Answer(response.status, json.loads(text) if is_json else {"message": text.decode()})
+        except BaseException:
+            self._connection.close()  # the next call opens it anew, instead of failing with this one's remains
+            raise
 
     def ask(self, verb: str, path: str, body: Json | None = None, kind: str = "application/json") -> Json:
         """As `call`, for what must succeed."""
@@ -65,8 +69,8 @@ class Client:
 
     def replace(self, job: Json) -> Answer:
         """Puts the job in the place of the stored one, whatever its version."""
-        metadata = {k: v for k, v in job["metadata"].items() if k != "resourceVersion"}
-        return self.call("PUT", job_path(job), {**job, "metadata": metadata})
+        version = self.ask("GET", job_path(job))["metadata"]["resourceVersion"]
+        return self.call("PUT", job_path(job), {**job, "metadata": {**job["metadata"], "resourceVersion": version}})
 
     def set_status(self, job: Json, **status: Any) -> Json:
         return self.ask("PATCH", f"{job_path(job)}/status", {"status": status}, "application/merge-patch+json")

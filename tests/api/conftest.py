@@ -27,9 +27,10 @@ def installed(cluster: Cluster) -> Cluster:
     broken = (
         a_job(roles=[a_role(pod={"restartPolicy": "Always"})]),
         changed(a_job(), typo=1),
+        a_job(name="3d"),
     )
-    for job in broken:  # policies are enforced some time after they are stored
-        eventually(lambda job=job: not client.create(job, dry_run=True).allowed, "the policies are enforced")
+    # Policies are enforced some time after they are stored.
+    eventually(lambda: not any(client.create(job, dry_run=True).allowed for job in broken), "the policies are enforced")
     stranger = Client(cluster.server, cluster.ca, cluster.token(), impersonate="stranger")
     eventually(lambda: stranger.create(a_job(), dry_run=True).code == 403, "the API server answers strangers")
     client.close()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from meshwright_api import problems
+from meshwright_api.crd.changes import LAUNCH_FIELDS, change_validations
 from meshwright_api.crd.policies import key_validations, template_validations, writer_validations
-from meshwright_api.crd.rules import LAUNCH_FIELDS, rules
+from meshwright_api.crd.rules import rules
 from tests.api.cases import CASES, SCHEMA, Case
 from tests.api.client import Client
 from tests.api.jobs import Json
@@ -52,6 +53,6 @@ def test_every_rule_has_a_case() -> None:
     elsewhere = {f"launch-field-{field}" for field in LAUNCH_FIELDS} | {"terminal"}
     elsewhere |= {v.name for v in (*key_validations(), *writer_validations())}
     named = {case.rule for case in CASES} - {SCHEMA}
-    known = {rule.name for rule in rules()} | {v.name for v in (*template_validations(), *key_validations())}
-    known |= {v.name for v in writer_validations()}
+    known = {rule.name for rule in rules()} | {v.name for v in (*template_validations(), *change_validations())}
+    known |= {v.name for v in (*key_validations(), *writer_validations())}
     assert named == known - elsewhere

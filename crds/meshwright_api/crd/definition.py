@@ -88,7 +88,6 @@ def _schema() -> Schema:
     root: Schema = {
         "type": "object",
         "description": "Large-model training as a gang of pods that is placed, started, watched and restarted as one.",
-        "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string", "description": "Version of the schema of this object."},
             "kind": {"type": "string", "description": f"Always {KIND}."},

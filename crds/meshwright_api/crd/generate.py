@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from meshwright_api.crd.definition import custom_resource_definition
 from meshwright_api.crd.policies import policies
 from meshwright_api.crd.text import manifest_text
@@ -11,6 +13,7 @@ CRD_FILE = f"{PLURAL}.{GROUP}.yaml"
 POLICIES_FILE = "policies.yaml"
 
 
+@cache
 def outputs() -> tuple[tuple[str, str], ...]:
     """Every generated file; the chart carries its own copies, since a chart is packed alone."""
     crd = manifest_text([custom_resource_definition()])

@@ -2,6 +2,8 @@
 
 - `writer`: whoever writes a TrainingJob makes pods, so may do it only where pods may be created.
 - `keys`: a key that no type knows is refused by name; the schema alone would keep it in silence.
+- `changes`: names must leave room for what is derived from them, and what pods are made from changes only when there
+  are none.
 - `template`: what a pod template must leave to Meshwright; the schema does not type templates.
 
 They run after the schema has been checked, so the parts of a template that `template.PodTemplate` types can be relied
@@ -14,39 +16,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshwright_api import reserved
-from meshwright_api.crd.rules import text, texts
+from meshwright_api.crd.changes import change_validations, change_variables
+from meshwright_api.crd.validation import Validation, text, texts
 from meshwright_api.keys import LIST, KnownKeys, known_keys
 from meshwright_api.names import GROUP, PLURAL
 
 WRITER = f"{PLURAL}-writer.{GROUP}"
+CHANGES = f"{PLURAL}-changes.{GROUP}"
 KEYS = f"{PLURAL}-keys.{GROUP}"
 TEMPLATE = f"{PLURAL}-template.{GROUP}"
 
-CHANGES_SPEC = "request.operation == 'CREATE' || object.spec != oldObject.spec"
+CHANGES_SPEC = "request.operation == 'CREATE' || object.?spec != oldObject.?spec"
 """Without this, foreground deletion hangs for ever: the garbage collector updates metadata, and may not create pods."""
-
-
-@dataclass(frozen=True, slots=True)
-class Validation:
-    """One validation of a policy."""
-
-    name: str
-    """What tests and docs call it."""
-    expression: str
-    """CEL; true if the object is in order."""
-    message: str
-    """What is wrong, if the expression below cannot be evaluated."""
-    message_expression: str
-    """CEL that makes the message."""
-
-    def manifest(self) -> dict[str, str]:
-        """The entry as it stands in the policy."""
-        return {
-            "expression": self.expression,
-            "message": self.message,
-            "messageExpression": self.message_expression,
-            "reason": "Forbidden" if self.name == "may-create-pods" else "Invalid",
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +46,9 @@ def policies() -> list[dict[str, Any]]:
     """The manifests: each policy and its binding."""
     writer = _policy(WRITER, writer_validations(), resources=(PLURAL, f"{PLURAL}/scale"))
     keys = _policy(KEYS, key_validations(), resources=(PLURAL,))
+    changes = _policy(CHANGES, change_validations(), resources=(PLURAL,), variables=change_variables())
     template = _policy(TEMPLATE, template_validations(), resources=(PLURAL,), variables=_template_variables())
-    return [document for policy in (writer, keys, template) for document in (policy, _binding(policy))]
+    return [document for policy in (writer, keys, changes, template) for document in (policy, _binding(policy))]
 
 
 def writer_validations() -> tuple[Validation, ...]:
@@ -80,6 +62,7 @@ def writer_validations() -> tuple[Validation, ...]:
             "', and a TrainingJob makes pods; ask for a role that may, for example: kubectl create rolebinding "
             "trainingjobs -n ' + request.namespace + ' --clusterrole=meshwright-submitter --user=' + "
             "request.userInfo.username",
+            reason="Forbidden",
         ),
     )
 
@@ -91,7 +74,7 @@ def key_validations() -> tuple[Validation, ...]:
 
 def _known(known: KnownKeys) -> Validation:
     name = ".".join(("spec", *known.path)).replace(f".{LIST}", LIST)
-    unknown = _over("object.spec", known.path, f"%s.filter(k, !(k in {texts(known.keys)})).join(', ')")
+    unknown = _over("object.?spec", known.path, f"%s.filter(k, !(k in {texts(known.keys)})).join(', ')")
     say = f"no such field; known here: {', '.join(known.keys)}"
     return Validation(
         name=name,
@@ -106,7 +89,7 @@ def _over(value: str, path: tuple[str, ...], inner: str, depth: int = 0) -> str:
     fields = path[: path.index(LIST)] if LIST in path else path
     optional = value + "".join(f".?{field}" for field in fields)
     if LIST not in path:
-        return inner % (f"{optional}.orValue({{}})" if fields else value)
+        return inner % (f"{optional}.orValue({{}})" if "?" in optional else value)
     item = f"i{depth}"
     rest = _over(item, path[len(fields) + 1 :], inner, depth + 1)
     return f"{optional}.orValue([]).map({item}, {rest}).filter(s, s != '').join(', ')"
@@ -126,7 +109,7 @@ def template_validations() -> tuple[Validation, ...]:
 
 
 def _template_variables() -> list[dict[str, str]]:
-    roles = {"name": "roles", "expression": "object.spec.?roles.orValue([])"}
+    roles = {"name": "roles", "expression": "object.?spec.?roles.orValue([])"}
     return [roles, *({"name": rule.name, "expression": rule.found} for rule in _template_rules())]
 
 
@@ -134,7 +117,7 @@ _POD = "r.?template.?spec"
 _CONTAINERS = f"{_POD}.?containers.orValue([])"
 _ALL_CONTAINERS = f"({_CONTAINERS} + {_POD}.?initContainers.orValue([]))"
 _TRAINED = f"{_CONTAINERS}.filter(c, size({_CONTAINERS}) == 1 || c.name == {text(reserved.TRAINER)})"
-_VOLUMES = "object.spec.?volumes.orValue([])"
+_VOLUMES = "object.?spec.?volumes.orValue([])"
 
 
 def _roles(inner: str) -> str:
@@ -230,7 +213,7 @@ def _agreement_rules() -> tuple[Culprits, ...]:
     as_text = f"(type({value}) == string ? {value} : type({value}) == int ? string({value}) : 'no quantity')"
     same = f"isQuantity({as_text}) && quantity({as_text}).compareTo(quantity(string(r.gpusPerPod))) == 0"
     gpus = f"!has(r.gpusPerPod) || !{limit}.hasValue() || ({same}) ? '' : {as_text}"
-    queue = "object.spec.?queue.?priorityClassName"
+    queue = "object.?spec.?queue.?priorityClassName"
     own = f"{_POD}.?priorityClassName"
     mounted = f"{_TRAINED}.exists(c, c.?volumeMounts.orValue([]).exists(m, m.mountPath == x.mountPath))"
     named = f"{_POD}.?volumes.orValue([]).exists(v, v.name == x.name)"

@@ -1,9 +1,10 @@
-"""The CEL rules of the CustomResourceDefinition: what types cannot say about a spec and about its changes.
+"""The CEL rules of the CustomResourceDefinition: what types cannot say about a spec.
 
-A rule here speaks only of fields that the schema types; `policies` speaks of pod templates and unknown fields. Each
-message names the field, its value, the limit and a value that works. Rules at the root are evaluated on every write,
-also on the operator's own writes of `status`, so they let pass what did not change: an object that is older than a
-rule must stay writable.
+A rule here lies in `spec` and speaks only of fields that the schema types; `policies` speaks of names, of changes, of
+pod templates and of unknown fields. Below the root the API server lets pass what a write does not change. At the root
+a rule is evaluated on every write, also of `status` or of a finalizer, and would lock objects that are older than it;
+so the only one there looks at creations. Each message names the value, the limit and a value that works; the API
+server puts the field before it.
 """
 
 from __future__ import annotations
@@ -14,15 +15,9 @@ from typing import Any
 
 from meshwright_api import reserved
 from meshwright_api.checks.features import FEATURES_LATER, Later
-from meshwright_api.checks.semantics import JOB_NAME, NAME_OVERHEAD
+from meshwright_api.crd.validation import text, texts
 from meshwright_api.keys import LIST, alias_of
-from meshwright_api.names import MAX_DNS_LABEL
-from meshwright_api.spec import MAX_PODS, VOLUME_SOURCES, TrainingJobSpec, Volume
-
-LAUNCH_FIELDS = ("trainer", "roles", "volumes", "profile", "placement", "queue", "agent")
-"""What pods are made from: changes only while the job is suspended and has no pods."""
-AFTER_THE_END = ("ttlSecondsAfterFinished",)
-"""What may still change in a job that has finished."""
+from meshwright_api.spec import MAX_PODS, VOLUME_SOURCES, Volume
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +38,8 @@ class Rule:
     """JSON path, from the object, of the field that is at fault."""
     forbidden: bool = False
     """Whether the field must not be there or not change, rather than have another value."""
-    also_on_create: bool = False
-    """For rules that speak of `oldSelf`: it is an optional, absent on creation."""
+    only_on_create: bool = False
+    """For a rule that lets updates pass: `oldSelf` is an optional, absent on creation."""
 
     def manifest(self) -> dict[str, Any]:
         """The entry as it stands in the schema."""
@@ -52,108 +47,29 @@ class Rule:
         entry |= {"messageExpression": self.expression} if self.expression else {}
         entry |= {"fieldPath": self.field} if self.field else {}
         entry |= {"reason": "FieldValueForbidden"} if self.forbidden else {}
-        entry |= {"optionalOldSelf": True} if self.also_on_create else {}
+        entry |= {"optionalOldSelf": True} if self.only_on_create else {}
         return entry
 
 
-def text(value: str) -> str:
-    """A CEL string literal."""
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
-def texts(values: tuple[str, ...]) -> str:
-    """A CEL list of string literals."""
-    return f"[{', '.join(map(text, values))}]"
+_SPEC = Rule(
+    name="spec",
+    at=(),
+    rule="oldSelf.hasValue() || has(self.spec)",
+    message="is missing; give at least one role with a container and an image",
+    only_on_create=True,
+)
+"""Instead of `required`, which would lock stored objects without a spec."""
 
 
 def rules() -> tuple[Rule, ...]:
     """All rules of the CustomResourceDefinition."""
-    return (*_names(), *_changes(), *_sizes(), *_failure_rules(), *_volumes(), *map(_later, FEATURES_LATER))
-
-
-def _names() -> tuple[Rule, ...]:
-    unchanged = f"oldSelf.hasValue() && {unchanged_since('oldSelf.value()', 'roles')}"
-    digits = f"(has(r.replicas) ? {_digits('r.replicas')} : 1)"
-    longest = f"self.spec.roles.map(r, size(r.name) + {digits}).max()"
-    some = "has(self.spec.roles) && size(self.spec.roles) > 0"
-    limit = f"({MAX_DNS_LABEL - NAME_OVERHEAD} - ({some} ? {longest} : 0))"
-    return (
-        Rule(
-            name="job-name",
-            at=(),
-            rule=f"oldSelf.hasValue() || self.metadata.name.matches({text(JOB_NAME)})",
-            message="metadata.name cannot name a Service and pods",
-            expression="'metadata.name: ' + self.metadata.name + ' cannot name a Service and pods; use lower-case "
-            "letters, digits and hyphens, a letter first, for example gpt3-1b3'",
-            also_on_create=True,
-        ),
-        Rule(
-            name="derived-names",
-            at=(),
-            rule=f"({unchanged}) || size(self.metadata.name) <= {limit}",
-            message=f"metadata.name is too long: pods' names must fit in {MAX_DNS_LABEL} characters",
-            expression="'metadata.name: %s has %d characters; at most %d are allowed, so that every pod\\'s name "
-            f"JOB-xxxxx-ROLE-INDEX-INCARNATION fits in {MAX_DNS_LABEL}; shorten the job\\'s or a role\\'s name'"
-            f".format([self.metadata.name, size(self.metadata.name), {limit}])",
-            also_on_create=True,
-        ),
-    )
-
-
-def _digits(replicas: str) -> str:
-    """CEL: digits of the highest index. Not `size(string(n))`: the API server cannot bound what that costs."""
-    powers = [10**n for n in range(1, len(str(MAX_PODS - 1)))]
-    return f"(1 + size({powers}.filter(power, {replicas} > power)))"
+    return (_SPEC, *_sizes(), *_failure_rules(), *_volumes(), *map(_later, FEATURES_LATER))
 
 
 def there(path: str) -> str:
     """CEL: whether a field and all that it lies in are there. Optionals would be shorter, but hide what they cost."""
     steps = path.split(".")
     return " && ".join(f"has({'.'.join(steps[:end])})" for end in range(2, len(steps) + 1))
-
-
-def _changes() -> tuple[Rule, ...]:
-    phase = f"({there('oldSelf.status.phase')} ? oldSelf.status.phase : 'Pending')"
-    paused = " && ".join(f"{there(field)} && {field}" for field in ("oldSelf.spec.suspend", "self.spec.suspend"))
-    no_pods = f"({phase} == 'Suspended' || !({there('oldSelf.status.attempt')}) || oldSelf.status.attempt == 0)"
-    fields = [alias_of(TrainingJobSpec, name) for name in TrainingJobSpec.model_fields]
-    same = " && ".join(_unchanged(field) for field in fields if field not in AFTER_THE_END)
-    launch = (
-        Rule(
-            name=f"launch-field-{field}",
-            at=(),
-            rule=f"{_unchanged(field)} || ({paused} && {no_pods})",
-            message=f"spec.{field} can change only while the job is suspended and has no pods",
-            expression=f"'spec.{field}: can change only while the job is suspended and has no pods, but its phase is '"
-            f" + {phase} + '; set spec.suspend: true, wait for phase Suspended, change it, then set spec.suspend: "
-            "false'",
-            field=f".spec.{field}",
-            forbidden=True,
-        )
-        for field in LAUNCH_FIELDS
-    )
-    finished = Rule(
-        name="terminal",
-        at=(),
-        rule=f"!({phase} in ['Succeeded', 'Failed']) || ({same})",
-        message="a job that has finished does not change",
-        expression=f"'spec: the job has ' + {phase} + ' and does not run again; only "
-        f"{' and '.join(AFTER_THE_END)} can change. To run it again, create a job with another name'",
-        field=".spec",
-        forbidden=True,
-    )
-    return (*launch, finished)
-
-
-def _unchanged(field: str) -> str:
-    return unchanged_since("oldSelf", field)
-
-
-def unchanged_since(old: str, field: str) -> str:
-    """CEL: whether a field of the spec is as it was."""
-    was, is_ = f"(has({old}.spec) && has({old}.spec.{field}))", f"has(self.spec.{field})"
-    return f"({was} == {is_} && (!{is_} || {old}.spec.{field} == self.spec.{field}))"
 
 
 def _sizes() -> tuple[Rule, ...]:
@@ -163,17 +79,15 @@ def _sizes() -> tuple[Rule, ...]:
             name="some-pod",
             at=("spec",),
             rule=f"!has(self.roles) || size(self.roles) == 0 || {pods} > 0",
-            message="spec.roles: the job has 0 pods; give a role at least 1 replica. To pause a job set "
-            "spec.suspend: true",
+            message="the job has 0 pods; give a role at least 1 replica. To pause a job set spec.suspend: true",
             field=".roles",
         ),
         Rule(
             name="pods-at-most",
             at=("spec",),
             rule=f"!has(self.roles) || {pods} <= {MAX_PODS}",
-            message=f"spec.roles: the roles have more than {MAX_PODS} replicas in all",
-            expression=f"'spec.roles: the roles have %d replicas in all; at most {MAX_PODS} are allowed'"
-            f".format([{pods}])",
+            message=f"the roles have more than {MAX_PODS} replicas in all",
+            expression=f"'the roles have %d replicas in all; at most {MAX_PODS} are allowed'.format([{pods}])",
             field=".roles",
         ),
     )
@@ -187,16 +101,14 @@ def _failure_rules() -> tuple[Rule, ...]:
             name="rule-matches-something",
             at=("spec", "failurePolicy", "rules", LIST),
             rule="(has(self.exitCodes) && size(self.exitCodes) > 0) || (has(self.reasons) && size(self.reasons) > 0)",
-            message="spec.failurePolicy.rules: the rule matches nothing; give exitCodes or reasons, for example "
-            "exitCodes: [3]",
+            message="the rule matches nothing; give exitCodes or reasons, for example exitCodes: [3]",
         ),
         Rule(
             name="rule-of-known-role",
             at=("spec",),
             rule=f"!({there('self.failurePolicy.rules')}) || size({lost}) == 0",
-            message="spec.failurePolicy.rules: the role is not in spec.roles",
-            expression="'spec.failurePolicy.rules: there is no role %s; use the name of one of spec.roles'"
-            f".format([{lost}[0].role])",
+            message="the role is not in spec.roles",
+            expression=f"'there is no role %s; use the name of one of spec.roles'.format([{lost}[0].role])",
             field=".failurePolicy.rules",
         ),
     )
@@ -212,9 +124,8 @@ def _volumes() -> tuple[Rule, ...]:
             name="volume-source",
             at=at,
             rule=f"size([{has}].filter(x, x)) == 1",
-            message="spec.volumes: a volume needs exactly one source, for example persistentVolumeClaim: "
-            "{claimName: NAME}",
-            expression="'spec.volumes: volume %s has %d sources but needs exactly one, for example "
+            message="a volume needs exactly one source, for example persistentVolumeClaim: {claimName: NAME}",
+            expression="'volume %s has %d sources but needs exactly one, for example "
             "persistentVolumeClaim: {claimName: NAME}'"
             f".format([self.name, size([{has}].filter(x, x))])",
         ),
@@ -222,8 +133,8 @@ def _volumes() -> tuple[Rule, ...]:
             name="volume-path",
             at=at,
             rule="self.mountPath.startsWith('/') && !self.mountPath.contains(':')",
-            message="spec.volumes: mountPath must be an absolute path without colons, for example /checkpoints",
-            expression="'spec.volumes: mountPath ' + self.mountPath + ' is no absolute path without colons; use for "
+            message="mountPath must be an absolute path without colons, for example /checkpoints",
+            expression="'mountPath ' + self.mountPath + ' is no absolute path without colons; use for "
             "example /checkpoints'",
             field=".mountPath",
         ),
@@ -231,24 +142,22 @@ def _volumes() -> tuple[Rule, ...]:
             name="volume-path-reserved",
             at=at,
             rule=f"!({covers})",
-            message=f"spec.volumes: mountPath {reserved.MOUNT} holds Meshwright's launch plan; mount elsewhere, for "
-            "example at /data",
+            message=f"mountPath {reserved.MOUNT} holds Meshwright's launch plan; mount elsewhere, for example at /data",
             field=".mountPath",
         ),
         Rule(
             name="volume-name-reserved",
             at=at,
             rule=f"!self.name.startsWith({text(reserved.NAME_PREFIX)})",
-            message=f"spec.volumes: names that begin with {reserved.NAME_PREFIX} are Meshwright's; choose another, for "
-            "example data",
+            message=f"names that begin with {reserved.NAME_PREFIX} are Meshwright's; choose another, for example data",
             field=".name",
         ),
         Rule(
             name="volume-paths-differ",
             at=("spec", "volumes"),
             rule="self.all(v, self.exists_one(w, w.mountPath == v.mountPath))",
-            message="spec.volumes: two volumes have the same mountPath",
-            expression="'spec.volumes: mountPath %s is taken by two volumes; mount one of them elsewhere'"
+            message="two volumes have the same mountPath",
+            expression="'mountPath %s is taken by two volumes; mount one of them elsewhere'"
             ".format([self.filter(v, !self.exists_one(w, w.mountPath == v.mountPath))[0].mountPath])",
         ),
     )
@@ -264,8 +173,8 @@ def _later(later: Later) -> Rule:
         name=f"later-{'.'.join(later.path)}",
         at=("spec", *later.path[:split]),
         rule=f"!({there(value)}){works}",
-        message=f"{later.name}: {later.say}",
-        expression=f"{text(f'{later.name}: ')} + {value} + {text(f': {later.say}')}" if later.works else "",
+        message=later.say,
+        expression=f"{value} + {text(f': {later.say}')}" if later.works else "",
         field=field,
         forbidden=True,
     )
