@@ -1,27 +1,34 @@
-{{- define "meshwright.name" -}}meshwright-operator{{- end }}
+{{- define "meshwright.fullname" -}}
+{{- .Values.fullnameOverride | default (printf "%s-operator" .Release.Name) | trunc 63 | trimSuffix "-" -}}
+{{- end }}
 
-{{- define "meshwright.labels" -}}
-app.kubernetes.io/name: meshwright
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- define "meshwright.serviceAccount" -}}
+{{- .Values.serviceAccount.name | default (ternary (include "meshwright.fullname" .) "default" .Values.serviceAccount.create) -}}
 {{- end }}
 
 {{- define "meshwright.selector" -}}
 app.kubernetes.io/name: meshwright
 app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{- define "meshwright.labels" -}}
+{{ include "meshwright.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
 {{- define "meshwright.image" -}}
+{{- $tag := .Values.image.tag | default .Chart.AppVersion -}}
 {{- if .Values.image.digest -}}
 {{ .Values.image.repository }}@{{ .Values.image.digest }}
 {{- else -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ .Values.image.repository }}:{{ $tag }}
 {{- end -}}
 {{- end }}
 
-{{/* What the operator may do where it serves jobs. */}}
+{{/* Rights in every namespace that is served. A test compares them with those that the operator says it needs. */}}
 {{- define "meshwright.jobRules" -}}
 - apiGroups: [meshwright.dev]
   resources: [trainingjobs]
@@ -29,7 +36,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - apiGroups: [meshwright.dev]
   resources: [trainingjobs/status]
   verbs: [patch]
-# Clusters that enforce owner references ask for this before pods may block a job's foreground deletion.
+# Where the API server enforces owner references, only who may update an owner's finalizers can block its deletion.
 - apiGroups: [meshwright.dev]
   resources: [trainingjobs/finalizers]
   verbs: [update]
@@ -37,11 +44,14 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   resources: [pods]
   verbs: [get, list, watch, create, delete]
 - apiGroups: [""]
+  resources: [services]
+  verbs: [create]
+- apiGroups: [""]
   resources: [configmaps]
   verbs: [get, list, create, delete]
 - apiGroups: [""]
-  resources: [services]
-  verbs: [create]
+  resources: [namespaces]
+  verbs: [get]
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
