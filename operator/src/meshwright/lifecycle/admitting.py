@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from meshwright.lifecycle.conditions import holds, put
 from meshwright.lifecycle.deadlines import start_active_clock, stop_active_clock
 from meshwright.lifecycle.incidents import gang_of
@@ -54,6 +56,8 @@ def admit(o: Observation, policy: Policy) -> Decision | None:
     """Commits the plan that was offered, or says why the job waits."""
     if not awaits_plan(o):
         return None
+    if plan_is_lost(o) and not o.pods_confirmed:
+        return Decision(confirm_pods=True, why="the committed plan is lost; reading the pods afresh")
     if o.offer is None:
         return Decision(wake_after=1, why="the queue has not answered")
     return _commit(o, policy, o.offer) if o.offer.plan_sha256 else _wait(o, policy, o.offer)
@@ -95,6 +99,8 @@ def _commit(o: Observation, policy: Policy, offer: Offer) -> Decision:
 
 def _wait(o: Observation, policy: Policy, offer: Offer) -> Decision:
     """Says why the job waits; a message whose numbers changed is refreshed, but not at every change."""
+    if (patience := _patience(o, policy)) > 0:
+        return Decision(wake_after=patience, why=f"keeping its places for now: {offer.message}")
     status = stop_active_clock(o.status, o.now).model_copy(
         update={
             "phase": Phase.PENDING,
@@ -119,3 +125,17 @@ def _wait(o: Observation, policy: Policy, offer: Offer) -> Decision:
     if news or (status != o.status and o.progress_due):
         return Decision(status=status, why=f"waiting: {offer.message}")
     return Decision(wake_after=None if status == o.status else 30, why=f"waiting: {offer.message}")
+
+
+def _patience(o: Observation, policy: Policy) -> float:
+    """For how many seconds a job that restarts keeps its places, although it cannot have all it needs now.
+
+    It goes back to the queue only after the bind deadline, which does not count while its own pods still stop: they
+    hold what it waits for. On a lost node they may do so for ever.
+    """
+    if o.status.phase is not Phase.RESTARTING or not o.status.incidents:
+        return 0
+    if any(not pod.ended and pod.node and pod.node not in o.lost_nodes for pod in o.pods):
+        return policy.bind_deadline_seconds
+    until = o.status.incidents[-1].judged_at + timedelta(seconds=policy.bind_deadline_seconds)
+    return max(0.0, (until - o.now).total_seconds())

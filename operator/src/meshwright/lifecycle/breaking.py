@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from meshwright.lifecycle.admitting import plan_is_lost
@@ -21,12 +22,9 @@ from meshwright.lifecycle.incidents import (
 )
 from meshwright.lifecycle.model import Decision, Observation, Policy
 from meshwright.lifecycle.phases import PLANNED
-from meshwright.lifecycle.stopping import stop_pods
+from meshwright.lifecycle.stopping import STOP_GRACE_SECONDS, stop_pods
 from meshwright_api import names
-from meshwright_api.status import Cause, Culprit, OpenIncident, Phase, TrainingJobStatus
-
-STOP_GRACE_SECONDS = 30
-"""After an incident nobody waits longer than this for the old processes."""
+from meshwright_api.status import Cause, Culprit, Incident, OpenIncident, Phase, TrainingJobStatus
 
 
 def open_incident(o: Observation, policy: Policy) -> Decision | None:
@@ -62,8 +60,8 @@ def _open(o: Observation, sign: Suspect) -> Decision:
             "incident": incident,
         }
     )
-    who = sign.culprit.pod or f"{sign.culprit.role}/{sign.culprit.index}"
-    message = f"Attempt {incident.attempt} ended: {sign.cause.value} at {who}; stopping its processes."
+    where = f" at {_who(sign.culprit)}" if sign.culprit.role else ""
+    message = f"Attempt {incident.attempt} ended: {sign.cause.value}{where}; stopping its processes."
     status = put(status, names.RUNNING, False, names.REASON_RESTARTING, message, now=o.now, generation=o.job.generation)
     return Decision(status=status, why=message)
 
@@ -98,8 +96,8 @@ def _close(o: Observation, policy: Policy, verdict: Verdict) -> Decision:
         }
     )
     culprit, cause = verdict.suspect.culprit, verdict.suspect.cause
-    who = f"{culprit.pod or culprit.role + '/' + str(culprit.index)} on {culprit.node or 'no node'}"
-    what = f"{cause.value} at {who}" + (f", exit code {culprit.exit_code}" if culprit.exit_code is not None else "")
+    what = f"{cause.value} at {_who(culprit)} on {culprit.node or 'no node'}" if culprit.role else cause.value
+    what += f", exit code {culprit.exit_code}" if culprit.exit_code is not None else ""
     if verdict.action == "Fail":
         return fail(o, status, names.REASON_RULE, f"A rule of spec.failurePolicy says Fail: {what}.")
     if verdict.charged and restarts_left(status.charged_restarts, policy, o.now) <= 0:
@@ -109,6 +107,10 @@ def _close(o: Observation, policy: Policy, verdict: Verdict) -> Decision:
         limit = f"spec.failurePolicy.maxDisruptions: {policy.max_disruptions} in {policy.window_seconds} s are used up"
         return fail(o, status, names.REASON_MAX_DISRUPTIONS, f"{what}; {limit}.")
     return Decision(status=_count(o, policy, status, verdict), why=f"judged: {what}; charged: {verdict.charged}")
+
+
+def _who(culprit: Culprit) -> str:
+    return culprit.pod or f"{culprit.role}/{culprit.index}"
 
 
 def _count(o: Observation, policy: Policy, status: TrainingJobStatus, verdict: Verdict) -> TrainingJobStatus:
@@ -125,25 +127,33 @@ def _count(o: Observation, policy: Policy, status: TrainingJobStatus, verdict: V
 
 
 def refund(o: Observation, policy: Policy) -> Decision | None:
-    """Takes a charge back when a node of the gang turns out to have died under it."""
-    last = o.status.incidents[-1] if o.status.incidents else None
-    if last is None or not last.charged or o.status.incident:
+    """Takes charges back when a node of the gang turns out to have died under it.
+
+    Written together with the incident that the lost node opens, if it does.
+    """
+    lost = o.lost_nodes.intersection(pod.node for pod in o.pods if not pod.ended)
+    since = o.now - timedelta(seconds=REFUND_SECONDS)
+    status = o.status
+    for incident in o.status.incidents:
+        if incident.charged and incident.judged_at >= since and (lost or incident.culprit.node in o.lost_nodes):
+            status = _take_back(status, incident)
+    if status is o.status:
         return None
-    if o.now > last.judged_at + timedelta(seconds=REFUND_SECONDS):
-        return None
-    nodes = {pod.node for pod in o.pods if not pod.ended} | {last.culprit.node}
-    lost = sorted(nodes & o.lost_nodes)
-    if not lost:
-        return None
-    freed = last.model_copy(update={"charged": False, "cause": Cause.NODE_LOST, "action": "RestartFree"})
-    charged = list(o.status.charged_restarts)
-    if last.judged_at in charged:
-        charged.remove(last.judged_at)
-    status = o.status.model_copy(
+    follows = open_incident(replace(o, status=status), policy)
+    if follows and follows.status:
+        return follows
+    return Decision(status=status, why="a node of the gang is lost: the last charge was its fault, not the job's")
+
+
+def _take_back(status: TrainingJobStatus, charge: Incident) -> TrainingJobStatus:
+    freed = charge.model_copy(update={"charged": False, "cause": Cause.NODE_LOST, "action": "RestartFree"})
+    charged = list(status.charged_restarts)
+    if charge.judged_at in charged:
+        charged.remove(charge.judged_at)
+    return status.model_copy(
         update={
-            "incidents": (*o.status.incidents[:-1], freed),
+            "incidents": tuple(freed if incident is charge else incident for incident in status.incidents),
             "charged_restarts": tuple(charged),
-            "disruptions": (*o.status.disruptions, last.judged_at),
+            "disruptions": tuple(sorted((*status.disruptions, charge.judged_at))),
         }
     )
-    return Decision(status=status, why=f"node {lost[0]} is lost: the last incident was its fault, not the job's")

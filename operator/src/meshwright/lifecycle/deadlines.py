@@ -5,8 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from meshwright.lifecycle.incidents import Suspect, culprit_of, gang_of
-from meshwright.lifecycle.model import Observation, PodState, Policy
-from meshwright_api.status import Cause, TrainingJobStatus
+from meshwright.lifecycle.model import Observation, Pod, PodState, Policy
+from meshwright.lifecycle.starting import all_run
+from meshwright.lifecycle.success import recorded
+from meshwright_api import names
+from meshwright_api.status import MAX_LAST_WORDS, Cause, Culprit, Phase, TrainingJobStatus
 
 
 def seconds_until(moment: datetime, now: datetime) -> float:
@@ -40,10 +43,8 @@ def stop_active_clock(status: TrainingJobStatus, now: datetime) -> TrainingJobSt
 
 
 def start_up_until(o: Observation, policy: Policy) -> datetime | None:
-    """When the gang must run; None if it does or has no plan."""
-    gang = gang_of(o)
-    running = len(gang) == policy.size and all(pod.state is not PodState.WAITING for pod in gang)
-    if o.status.admitted_time is None or running:
+    """When the gang must run; None if it has run or has no plan."""
+    if o.status.admitted_time is None or o.status.phase not in (Phase.ADMITTED, Phase.STARTING) or all_run(o, policy):
         return None
     return o.status.admitted_time + timedelta(seconds=policy.startup_deadline_seconds)
 
@@ -52,24 +53,35 @@ def bind_until(o: Observation, policy: Policy) -> datetime | None:
     """When the gang's unbound pods must be bound; None if all are, or if older pods of ours still hold the places."""
     if o.undisturbed_since is None:
         return None
-    unbound = [pod.created_at for pod in gang_of(o) if not pod.node and not pod.stopping and pod.created_at]
-    if not unbound:
+    since = [pod.created_at for pod in _unbound(o) if pod.created_at]
+    if not since:
         return None
-    return max(min(unbound), o.undisturbed_since) + timedelta(seconds=policy.bind_deadline_seconds)
+    return max(min(since), o.undisturbed_since) + timedelta(seconds=policy.bind_deadline_seconds)
+
+
+def _unbound(o: Observation) -> tuple[Pod, ...]:
+    return tuple(pod for pod in gang_of(o) if not pod.node and not pod.stopping and not pod.ended and pod.created_at)
 
 
 def overdue(o: Observation, policy: Policy) -> Suspect | None:
     """The deadline that has passed, with the first pod that missed it."""
-    gang = gang_of(o)
     bind, start_up = bind_until(o, policy), start_up_until(o, policy)
     if bind and bind <= o.now:
-        unbound = next(pod for pod in gang if not pod.node)
-        return Suspect(Cause.BIND_DEADLINE, culprit_of(unbound))
+        return Suspect(Cause.BIND_DEADLINE, culprit_of(_unbound(o)[0]))
     if start_up and start_up <= o.now:
-        waiting = [pod for pod in gang if pod.state is PodState.WAITING]
-        late = next((pod for pod in waiting if pod.waiting), waiting[0] if waiting else None)
-        return Suspect(Cause.STARTUP_DEADLINE, culprit_of(late)) if late else None
+        return Suspect(Cause.STARTUP_DEADLINE, _late(o, policy))
     return None
+
+
+def _late(o: Observation, policy: Policy) -> Culprit:
+    """The pod that says why it does not run yet, or the first that does not, or the first that could not be created."""
+    waiting = [pod for pod in gang_of(o) if pod.state is PodState.WAITING]
+    if waiting:
+        return culprit_of(next((pod for pod in waiting if pod.waiting), waiting[0]))
+    there = {(pod.identity.role, pod.identity.index) for pod in gang_of(o)} | recorded(o.status)
+    role, index = next(member for member in policy.members() if member not in there)
+    reason = names.REASON_POD_REFUSED if o.refusal else "NotCreated"
+    return Culprit(role=role, index=index, reason=reason, last_words=o.refusal[-MAX_LAST_WORDS:])
 
 
 def next_deadline(o: Observation, policy: Policy) -> float | None:

@@ -28,18 +28,22 @@ Step = Callable[[Observation, Policy], Decision | None]
 
 STEPS: Final[tuple[Step, ...]] = (
     finish,
-    expire,
     judge_incident,
+    expire,
     stopping.suspend,
     refund,
     open_incident,
+    stopping.stop_leftovers,
     admit,
     launch,
     record_successes,
-    stopping.clear_old_pods,
     run,
+    stopping.clear_old_pods,
 )
 """In the order in which they may speak."""
+
+REFRESH_SECONDS: Final = 30.0
+"""How soon to look again when something is to be noted that is not urgent."""
 
 
 def decide(o: Observation) -> Decision:
@@ -55,7 +59,16 @@ def decide(o: Observation) -> Decision:
     for speak in STEPS:
         if decision := speak(o, policy):
             return _checked(o, decision)
-    return Decision(wake_after=next_deadline(o, policy), why="nothing to do")
+    return Decision(wake_after=_next_look(o, policy), why="nothing to do")
+
+
+def _next_look(o: Observation, policy: Policy) -> float | None:
+    """Seconds until a clock runs out, or until what was not urgent is noted; no event would tell of either."""
+    clock = next_deadline(o, policy)
+    due = replace(o, progress_due=True)
+    if o.progress_due or not (record_successes(due, policy) or run(due, policy)):
+        return clock
+    return REFRESH_SECONDS if clock is None else min(clock, REFRESH_SECONDS)
 
 
 def _accept(o: Observation) -> Observation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from meshwright.lifecycle.conditions import put
+from meshwright.lifecycle.conditions import holds, put
 from meshwright.lifecycle.deadlines import active_until, seconds_until, stop_active_clock
 from meshwright.lifecycle.incidents import gang_of
 from meshwright.lifecycle.model import Decision, DeleteJob, Observation, Policy
@@ -19,7 +19,7 @@ from meshwright_api.status import Phase, TrainingJobStatus
 def finish(o: Observation, policy: Policy) -> Decision | None:
     """Succeeds when the members that matter have; nothing that happens to others in the same moment takes that back."""
     status = o.status
-    if status.phase not in PLANNED or status.incident:
+    if status.phase not in PLANNED:
         return None
     done = succeeded_now(status, o.pods)
     if not done >= needed(policy):
@@ -34,17 +34,19 @@ def finish(o: Observation, policy: Policy) -> Decision | None:
         }
     )
     message = f"Attempt {status.attempt}: {len(done)} of {policy.size} pods ended with exit code 0."
-    for kind, value in ((names.SUCCEEDED, True), (names.RUNNING, False)):
-        status = put(status, kind, value, names.REASON_COMPLETED, message, now=o.now, generation=o.job.generation)
-    return Decision(status=status, why=message)
+    return Decision(status=_over(o, status, names.SUCCEEDED, names.REASON_COMPLETED, message), why=message)
 
 
 def record_successes(o: Observation, policy: Policy) -> Decision | None:
-    """Makes the success of some pods durable, in case they are deleted before the others end."""
+    """Makes the success of some pods durable, in case they are deleted before the others end.
+
+    The first at once; the others may come one by one, so they are noted together.
+    """
     if o.status.phase not in PLANNED or o.status.launched != o.status.attempt:
         return None
     done = succeeded_now(o.status, o.pods)
-    if done == recorded(o.status) or not o.progress_due:
+    known = recorded(o.status)
+    if done == known or (known and not o.progress_due):
         return None
     status = o.status.model_copy(update={"succeeded": record(done, policy)})
     return Decision(status=count_pods(status, gang_of(o), policy), why=f"{len(done)} pods have succeeded")
@@ -70,9 +72,17 @@ def fail(o: Observation, status: TrainingJobStatus, reason: str, message: str) -
             "incident": None,
         }
     )
-    for kind, value in ((names.FAILED, True), (names.RUNNING, False)):
-        status = put(status, kind, value, reason, message, now=o.now, generation=o.job.generation)
-    return Decision(status=status, why=message)
+    return Decision(status=_over(o, status, names.FAILED, reason, message), why=message)
+
+
+def _over(o: Observation, status: TrainingJobStatus, kind: str, reason: str, message: str) -> TrainingJobStatus:
+    """The status with the conditions of a job that is over: nothing runs, nothing is being suspended."""
+    facts = [(kind, True), (names.RUNNING, False)]
+    if holds(status, names.SUSPENDING):
+        facts.append((names.SUSPENDING, False))
+    for fact, value in facts:
+        status = put(status, fact, value, reason, message, now=o.now, generation=o.job.generation)
+    return status
 
 
 def finished(o: Observation) -> Decision:
@@ -88,6 +98,9 @@ def finished(o: Observation) -> Decision:
         actions = stop_pods(o, policy, (p for p in o.pods if p.identity.incarnation != o.status.incarnation))
     if actions:
         return Decision(actions=actions, why=f"{o.status.phase}: stopping {len(actions)} pods")
+    if o.status.observed_generation != o.job.generation:
+        seen = o.status.model_copy(update={"observed_generation": o.job.generation})
+        return Decision(status=seen, why=f"{o.status.phase}: the spec changed; only its time to live matters now")
     return _time_to_live(o, policy)
 
 

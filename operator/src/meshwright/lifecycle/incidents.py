@@ -12,12 +12,19 @@ from datetime import UTC, datetime
 from typing import Final
 
 from meshwright.lifecycle.model import FailureAction, Observation, Pod, PodState, Policy, Rule
-from meshwright.lifecycle.success import recorded
+from meshwright.lifecycle.success import finished_by_itself, recorded
 from meshwright_api.status import MAX_INCIDENTS, MAX_LAST_WORDS, Cause, Culprit, Incident, OpenIncident
 
 OUT_OF_MEMORY_REASON: Final = "OOMKilled"
 EVICTED_REASON: Final = "Evicted"
-KUBELET_REFUSALS: Final = ("UnexpectedAdmissionError", "TopologyAffinityError", "OutOf", "NodeAffinity", "NodePorts")
+KUBELET_REFUSALS: Final = (
+    "UnexpectedAdmissionError",
+    "TopologyAffinityError",
+    "OutOf",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeShutdown",
+)
 """Prefixes of the reasons with which a kubelet refuses a pod that the scheduler had sent it."""
 
 STOP_SIGNALS: Final = frozenset({143, 137})
@@ -152,16 +159,24 @@ def foremost(found: Iterable[Suspect]) -> Suspect | None:
 
 
 def deleted_by_others(gang: tuple[Pod, ...]) -> Pod | None:
-    """The first pod that somebody else deletes. Meaningful only while no stop of ours is under way."""
-    stopping = (pod for pod in gang if pod.stopping and not pod.ended)
+    """The first pod that somebody else deletes. Meaningful only while no stop of ours is under way.
+
+    It may have ended already, but as an answer to that: it did not finish, nor fail, by itself.
+    """
+    stopping = (pod for pod in gang if pod.stopping and not (pod.ended and _ended_by_itself(pod)))
     return min(
         stopping, key=lambda pod: (pod.stop_requested_at or _LATE, pod.identity.role, pod.identity.index), default=None
     )
 
 
+def _ended_by_itself(pod: Pod) -> bool:
+    return finished_by_itself(pod) if pod.state is PodState.SUCCEEDED else not fell_by_stop(pod)
+
+
 def first_sign(o: Observation, policy: Policy) -> tuple[Suspect | None, bool]:
     """What opens an incident now, and whether the pods must be read afresh before that can be said."""
-    gang = gang_of(o)
+    gang, done = gang_of(o), recorded(o.status)
+    gang = tuple(pod for pod in gang if (pod.identity.role, pod.identity.index) not in done)
     suspect, deleted = foremost(suspects(o, policy)), deleted_by_others(gang)
     if deleted and (suspect is None or _came_after(suspect, deleted)):
         return Suspect(Cause.POD_LOST, culprit_of(deleted)), False

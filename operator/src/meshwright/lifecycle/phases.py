@@ -20,13 +20,13 @@ _END: Final = frozenset({Phase.SUCCEEDED, Phase.FAILED})
 
 TRANSITIONS: Final[Mapping[Phase | None, frozenset[Phase]]] = {
     None: frozenset({Phase.PENDING, Phase.ADMITTED, Phase.SUSPENDED}),
-    Phase.PENDING: frozenset({Phase.ADMITTED, Phase.SUSPENDED, Phase.FAILED}),
+    Phase.PENDING: frozenset({Phase.ADMITTED, Phase.SUSPENDED}),
     # Admitted -> Admitted: a plan that was committed but never stored is replaced by a new one.
     Phase.ADMITTED: _END
     | {Phase.ADMITTED, Phase.PENDING, Phase.STARTING, Phase.RUNNING, Phase.RESTARTING, Phase.SUSPENDED},
     Phase.STARTING: _END | {Phase.RUNNING, Phase.RESTARTING, Phase.SUSPENDED},
     Phase.RUNNING: _END | {Phase.RESTARTING, Phase.SUSPENDED},
-    Phase.RESTARTING: _END | {Phase.ADMITTED, Phase.PENDING, Phase.SUSPENDED},
+    Phase.RESTARTING: frozenset({Phase.ADMITTED, Phase.PENDING, Phase.SUSPENDED, Phase.FAILED}),
     Phase.SUSPENDED: frozenset({Phase.PENDING, Phase.ADMITTED}),
     Phase.SUCCEEDED: frozenset(),
     Phase.FAILED: frozenset(),

@@ -7,29 +7,52 @@ from collections.abc import Iterable
 from meshwright.lifecycle.conditions import holds, put
 from meshwright.lifecycle.deadlines import stop_active_clock
 from meshwright.lifecycle.model import Decision, DeletePod, Observation, Pod, Policy
+from meshwright.lifecycle.phases import PLANNED
 from meshwright_api import names
 from meshwright_api.status import Phase, PodCounts, TrainingJobStatus
+
+STOP_GRACE_SECONDS = 30
+"""After an incident nobody waits longer than this for the old processes."""
+
+
+def by_force(o: Observation, policy: Policy, pod: Pod) -> bool:
+    """Whether the pod's node will never confirm its end, and the policy allows not to wait for that."""
+    return policy.force_delete_on_lost_node and pod.node in o.lost_nodes
 
 
 def stop_pods(o: Observation, policy: Policy, pods: Iterable[Pod], at_most: int | None = None) -> tuple[DeletePod, ...]:
     """Deletions for pods that run and that nobody has asked to stop; on lost nodes by force, if the policy says so."""
     actions = []
     for pod in pods:
-        if pod.ended:
+        if pod.ended or pod.stopping:
             continue
         grace = policy.grace_of(pod.identity.role)
-        if not pod.stopping:
-            actions.append(DeletePod(pod.name, pod.uid, grace if at_most is None else min(grace, at_most)))
-        elif policy.force_delete_on_lost_node and pod.node in o.lost_nodes:
-            actions.append(DeletePod(pod.name, pod.uid, 0))
+        grace = grace if at_most is None else min(grace, at_most)
+        actions.append(DeletePod(pod.name, pod.uid, 0 if by_force(o, policy, pod) else grace))
     return tuple(actions)
+
+
+def force_pods(o: Observation, policy: Policy, pods: Iterable[Pod]) -> tuple[DeletePod, ...]:
+    """Deletions by force for pods whose lost node does not confirm their end; those that have ended hang there too.
+
+    Asked for again until the pod is gone, so it belongs where nothing else waits for it.
+    """
+    return tuple(DeletePod(pod.name, pod.uid, 0) for pod in pods if pod.stopping and by_force(o, policy, pod))
 
 
 def remove_pods(o: Observation, policy: Policy, pods: Iterable[Pod]) -> tuple[DeletePod, ...]:
     """Deletions for all of those pods, also for those that have ended."""
     pods = tuple(pods)
     ended = tuple(DeletePod(pod.name, pod.uid, 0) for pod in pods if pod.ended and not pod.stopping)
-    return (*stop_pods(o, policy, pods), *ended)
+    return (*stop_pods(o, policy, pods), *ended, *force_pods(o, policy, pods))
+
+
+def stop_leftovers(o: Observation, policy: Policy) -> Decision | None:
+    """Stops pods that run while no plan is committed: those that a deposed leader created when all was over."""
+    if o.status.phase in PLANNED or o.status.phase is None:
+        return None
+    actions = stop_pods(o, policy, o.pods, STOP_GRACE_SECONDS)
+    return Decision(actions=actions, why=f"stopping {len(actions)} pods that nobody planned") if actions else None
 
 
 def clear_old_pods(o: Observation, policy: Policy) -> Decision | None:
@@ -48,7 +71,9 @@ def suspend(o: Observation, policy: Policy) -> Decision | None:
     if not (policy.suspend or under_way):
         return None
     if o.status.phase is Phase.SUSPENDED:
-        return None if not policy.suspend else Decision(why="suspended")
+        return _stay_suspended(o, policy) if policy.suspend else None
+    if not o.pods and not o.pods_confirmed and o.status.attempt:
+        return Decision(confirm_pods=True, why="about to be suspended; reading the pods afresh")
     if not o.pods:
         return Decision(status=_suspended(o, policy), why="suspended: no pod remains")
     if not under_way:
@@ -65,6 +90,16 @@ def suspend(o: Observation, policy: Policy) -> Decision | None:
         return Decision(status=status.model_copy(update={"observed_generation": o.job.generation}), why=message)
     actions = remove_pods(o, policy, o.pods)
     return Decision(actions=actions, why=f"suspending: {len(o.pods)} pods remain")
+
+
+def _stay_suspended(o: Observation, policy: Policy) -> Decision:
+    """Nothing runs; what a deposed leader created late is removed, and an edited spec is acknowledged."""
+    if o.pods and (actions := remove_pods(o, policy, o.pods)):
+        return Decision(actions=actions, why=f"suspended: removing {len(actions)} pods that came late")
+    if o.status.observed_generation != o.job.generation:
+        seen = o.status.model_copy(update={"observed_generation": o.job.generation})
+        return Decision(status=seen, why="suspended: the spec changed")
+    return Decision(why="suspended")
 
 
 def _suspended(o: Observation, policy: Policy) -> TrainingJobStatus:
