@@ -47,8 +47,16 @@ class Client:
 
     def call(self, verb: str, path: str, body: Json | None = None, kind: str = "application/json") -> Answer:
         headers = self._headers | {"Content-Type": kind}
+        data = None if body is None else json.dumps(body)
         try:
-            self._connection.request(verb, path, None if body is None else json.dumps(body), headers)
+            return self._once(verb, path, data, headers)
+        except (http.client.RemoteDisconnected, ssl.SSLEOFError, ConnectionError):
+            # The server may close a connection that was idle; only then is nothing known to have been done.
+            return self._once(verb, path, data, headers)
+
+    def _once(self, verb: str, path: str, data: str | None, headers: dict[str, str]) -> Answer:
+        try:
+            self._connection.request(verb, path, data, headers)
             with self._connection.getresponse() as response:
                 text = response.read()
                 is_json = response.headers.get_content_type() == "application/json"

@@ -1,0 +1,189 @@
+"""The chart: what it renders, what it refuses, and that its rights are exactly those that the operator asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from meshwright.cluster.permissions import PERMISSIONS, Permission, Scope
+from meshwright.settings import parse
+from meshwright_api import names
+from meshwright_api.crd.definition import custom_resource_definition
+from meshwright_api.crd.policies import policies
+from tests.charts.rendering import CHART, GOLDEN, NAMESPACE, VARIANTS, Json, golden_text, helm, of_kind, render
+
+NAME = "meshwright-operator"
+
+
+def granted(rules: list[Json]) -> set[tuple[str, str, str, str]]:
+    """(verb, group, resource, object's name) of every right in some rules."""
+    return {
+        (verb, group, resource, name)
+        for rule in rules
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for name in rule.get("resourceNames", [""])
+    }
+
+
+def wanted(*scopes: Scope) -> set[tuple[str, str, str, str]]:
+    """What the operator says it needs in these scopes."""
+
+    def resource(right: Permission) -> str:
+        return f"{right.resource}/{right.subresource}" if right.subresource else right.resource
+
+    return {
+        (right.verb, right.group, resource(right), NAME if right.name == "*" else right.name)
+        for right in PERMISSIONS
+        if right.scope in scopes
+    }
+
+
+def rules_of(documents: list[Json], kind: str, name: str, namespace: str | None = None) -> list[Json]:
+    found = [
+        d for d in of_kind(documents, kind)
+        if d["metadata"]["name"] == name and d["metadata"].get("namespace") == namespace
+    ]  # fmt: skip
+    assert len(found) == 1
+    rules: list[Json] = found[0]["rules"]
+    return rules
+
+
+def container(documents: list[Json]) -> Json:
+    pod = of_kind(documents, "Deployment")[0]["spec"]["template"]["spec"]
+    found: Json = pod["containers"][0]
+    return found
+
+
+def test_helm_has_nothing_to_say() -> None:
+    done = helm("lint", "--strict", str(CHART))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stdout
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_it_renders_as_it_did(variant: str) -> None:
+    """If the difference is meant: python -m tests.charts.rendering"""
+    assert golden_text(variant) == (GOLDEN / f"{variant}.yaml").read_text()
+
+
+def test_the_crd_and_its_policies_arrive_unchanged() -> None:
+    documents = render()
+    assert of_kind(documents, "CustomResourceDefinition") == [custom_resource_definition()]
+    found = [d for d in documents if d["kind"].startswith("ValidatingAdmission")]
+    assert sorted(found, key=str) == sorted(policies(), key=str)
+
+
+def test_the_crd_is_upgraded_with_the_chart_and_outlives_it() -> None:
+    """K70: a CRD in helm's own folder for them would never be upgraded."""
+    assert not (CHART / "crds").exists()
+    crd = of_kind(render(), "CustomResourceDefinition")[0]
+    assert crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+
+
+class TestRights:
+    def test_cluster_wide(self) -> None:
+        documents = render()
+        assert granted(rules_of(documents, "ClusterRole", NAME)) == wanted(Scope.JOBS)
+        assert granted(rules_of(documents, "ClusterRole", f"{NAME}-capacity-reader")) == wanted(Scope.CLUSTER)
+        assert granted(rules_of(documents, "Role", NAME, NAMESPACE)) == wanted(Scope.OWN)
+
+    def test_in_namespaces(self) -> None:
+        documents = render({"namespaces": ["team-a", "team-b"]})
+        for namespace in ("team-a", "team-b"):
+            assert granted(rules_of(documents, "Role", NAME, namespace)) == wanted(Scope.JOBS)
+        assert NAME not in {d["metadata"]["name"] for d in of_kind(documents, "ClusterRole")}
+
+    def test_without_the_capacity_reader_nothing_is_cluster_wide(self) -> None:
+        documents = render({"namespaces": ["team-a"], "capacityReader": False, "rbac": {"userRoles": False}})
+        assert of_kind(documents, "ClusterRole") == of_kind(documents, "ClusterRoleBinding") == []
+
+    def test_nothing_broad(self) -> None:
+        rules = [r for d in render() if d["kind"] in ("ClusterRole", "Role") for r in d["rules"]]
+        rights = granted(rules)
+        assert not [right for right in rights if "*" in right]
+        resources = {resource for _, _, resource, _ in rights}
+        assert not resources & {"secrets", "pods/exec", "pods/log", "roles", "clusterroles", "serviceaccounts"}
+
+    def test_every_binding_is_of_the_operators_account(self) -> None:
+        documents = render({"namespaces": ["team-a"]})
+        bindings = of_kind(documents, "RoleBinding") + of_kind(documents, "ClusterRoleBinding")
+        subjects = [subject for binding in bindings for subject in binding["subjects"]]
+        assert len(subjects) == 3
+        assert {(s["kind"], s["name"], s["namespace"]) for s in subjects} == {("ServiceAccount", NAME, NAMESPACE)}
+
+    def test_users_cannot_write_status(self) -> None:
+        roles = {d["metadata"]["name"]: granted(d["rules"]) for d in of_kind(render(), "ClusterRole")}
+        for name in ("meshwright-editor", "meshwright-viewer", "meshwright-submitter"):
+            writes = {(v, r) for v, _, r, _ in roles[name] if v not in ("get", "list", "watch")}
+            assert f"{names.PLURAL}/status" not in {resource for _, resource in writes}
+        assert ("create", "", "pods", "") in roles["meshwright-submitter"]
+        assert ("create", names.GROUP, names.PLURAL, "") in roles["meshwright-editor"]
+
+
+class TestDeployment:
+    @pytest.mark.parametrize("variant", VARIANTS)
+    def test_the_operator_understands_its_flags(self, variant: str) -> None:
+        settings = parse(container(render(VARIANTS[variant]))["args"], {"KUBECONFIG": "none"})
+        assert settings.lease_name == NAME
+        assert (settings.metrics_port, settings.liveness_port) == (8080, 8081)
+
+    def test_values_reach_the_operator(self) -> None:
+        settings = parse(container(render(VARIANTS["namespaced"]))["args"], {"KUBECONFIG": "none"})
+        assert settings.namespaces == ("team-a", "team-b")
+        assert settings.capacity_reader is False
+        assert (settings.workers, settings.resync_seconds, settings.identity) == (1_000_000, 0.5, "one")
+        assert (settings.jobs_pod_security, settings.decision_log_dir) == ("restricted", "/decisions")
+
+    def test_the_lease_is_the_one_it_may_update(self) -> None:
+        documents = render(release="other")
+        lease = of_kind(documents, "Lease")[0]["metadata"]["name"]
+        assert lease == "other-operator"
+        assert f"--lease-name={lease}" in container(documents)["args"]
+        assert rules_of(documents, "Role", lease, NAMESPACE)[0]["resourceNames"] == [lease]
+
+    def test_probes_ask_the_liveness_port(self) -> None:
+        found = container(render({"liveness": {"port": 9000}}))
+        assert {"name": "liveness", "containerPort": 9000} in found["ports"]
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            assert found[probe]["httpGet"] == {"path": "/healthz", "port": "liveness"}
+
+    def test_the_service_finds_the_pods(self) -> None:
+        documents = render({"podLabels": {"team": "platform"}})
+        labels = of_kind(documents, "Deployment")[0]["spec"]["template"]["metadata"]["labels"]
+        service = of_kind(documents, "Service")[0]["spec"]
+        assert service["selector"].items() <= labels.items()
+        assert service["ports"][0]["targetPort"] in {port["name"] for port in container(documents)["ports"]}
+
+
+def test_priority_classes_never_preempt() -> None:
+    classes = of_kind(render(), "PriorityClass")
+    assert len(classes) == 3
+    assert {c["preemptionPolicy"] for c in classes} == {"Never"}
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"replica": 2}, "replica"),
+        ({"replicas": "two"}, "replicas"),
+        ({"image": {"digest": "latest"}}, "digest"),
+        ({"jobs": {"podSecurity": "privileged"}}, "podSecurity"),
+        ({"logging": {"format": "xml"}}, "format"),
+        ({"settings": {"Workers": 1}}, "Workers"),
+        ({"priorityClasses": [{"name": "x"}]}, "value"),
+    ],
+)
+def test_a_wrong_value_is_named(values: Json, says: str) -> None:
+    done = helm("template", "meshwright", str(CHART), values=values)
+    assert done.returncode != 0
+    assert says in done.stderr
+
+
+def test_every_value_is_in_the_schema() -> None:
+    values: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = yaml.safe_load((CHART / "values.schema.json").read_text())["properties"]
+    assert set(values) == set(schema) - {"global"}
