@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,18 +27,22 @@ NODES_PER_SLOT = 3
 _PREFIX = "chaos"
 
 SETTINGS = {
-    "lease-duration-seconds": "3",
-    "lease-renew-deadline-seconds": "2",
-    "lease-retry-seconds": "0.5",
     "metrics-port": "0",
     "liveness-port": "0",
     "log-format": "text",
     "resync-seconds": "2",
-    "api-timeout-seconds": "5",
+    "api-timeout-seconds": "10",
     "watch-silence-seconds": "20",
     "retry-cap-seconds": "2",
 }
 """What differs from an installation: it notices and repeats in seconds what takes a cluster minutes."""
+
+QUICK_LEASE = {
+    "lease-duration-seconds": "6",
+    "lease-renew-deadline-seconds": "4",
+    "lease-retry-seconds": "0.7",
+}
+"""For lives in which an operator has to wait for the Lease of a dead or sleeping one."""
 
 
 def start_cluster(directory: Path) -> Cluster:
@@ -59,9 +63,9 @@ class Slot:
 
     def __init__(self, arena: Arena, number: int) -> None:
         self.number = number
-        self.namespace = f"{_PREFIX}-{number}"
+        self.namespace, self.home = _namespaces(number)
         self._arena = arena
-        self._kubeconfig = json.loads(arena.cluster.kubeconfig_for_service_account(self.namespace, ACCOUNT).read_text())
+        self._kubeconfig = json.loads(arena.cluster.kubeconfig_for_service_account(self.home, ACCOUNT).read_text())
 
     @property
     def scene(self) -> Scene:
@@ -81,7 +85,7 @@ class Slot:
 
     @asynccontextmanager
     async def stage(
-        self, label: str, *, hook: Hook | None = None, identity: str = "", **settings: str
+        self, label: str, *, hook: Hook | None = None, identity: str = "", settings: Mapping[str, str] | None = None
     ) -> AsyncIterator[Stage]:
         """Runs an operator here, behind a proxy, and keeps it running.
 
@@ -89,13 +93,13 @@ class Slot:
             label: Names its log.
             hook: Steps in at counted calls.
             identity: Its name in the Lease. A restarted container keeps it; without one, every start is a stranger.
-            **settings: Flags of the operator.
+            settings: Further flags of the operator.
         """
         log = self._arena.logs / f"{label}.log"
         log.unlink(missing_ok=True)
         async with AsyncExitStack() as stack:
             proxy = await stack.enter_async_context(FaultProxy(self._arena.upstream, hook=hook))
-            argv = self._arguments(self._write_kubeconfig(label, proxy.url), identity, settings)
+            argv = self._arguments(self._write_kubeconfig(label, proxy.url), identity, settings or {})
             operator = Supervisor(self._arena.zygote, argv, log)
             await stack.enter_async_context(operator)
             yield Stage(proxy, operator)
@@ -104,7 +108,7 @@ class Slot:
         """What is known of that life now."""
         self._arena.observer.read_audit()
         return Facts(
-            operator=f"system:serviceaccount:{self.namespace}:{ACCOUNT}",
+            operator=f"system:serviceaccount:{self.home}:{ACCOUNT}",
             audit=tuple(self.scene.audit),
             states=tuple(self.scene.states),
             ledgers=dict(life.ledgers),
@@ -116,7 +120,7 @@ class Slot:
 
     async def lease_holder(self) -> str:
         """Who leads, by the Lease."""
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases/{LEASE}"
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{self.home}/leases/{LEASE}"
         lease = await self.admin.call("GET", path)
         return str((lease.get("spec") or {}).get("holderIdentity") or "")
 
@@ -128,14 +132,14 @@ class Slot:
         path.chmod(0o600)
         return path
 
-    def _arguments(self, kubeconfig: Path, identity: str, settings: dict[str, str]) -> list[str]:
+    def _arguments(self, kubeconfig: Path, identity: str, settings: Mapping[str, str]) -> list[str]:
         named = SETTINGS | {
             "kubeconfig": str(kubeconfig),
             "namespaces": self.namespace,
-            "lease-namespace": self.namespace,
+            "lease-namespace": self.home,
             "lease-name": LEASE,
         }
-        named |= {key.replace("_", "-"): value for key, value in settings.items()}
+        named |= settings
         if identity:
             named["identity"] = identity
         return ["run", *(f"--{key}={value}" for key, value in named.items())]
@@ -160,7 +164,8 @@ class Arena:
         await asyncio.to_thread(install_kind, self.cluster)
         await self._make_nodes()
         for number in range(self._count):
-            await asyncio.to_thread(install, self.cluster, f"{_PREFIX}-{number}")
+            namespace, home = _namespaces(number)
+            await asyncio.to_thread(install, self.cluster, home, namespace)
             self.slots.append(await asyncio.to_thread(Slot, self, number))
             self._free.put_nowait(self.slots[-1])
         self.observer = await self._stack.enter_async_context(Observer(self.admin, self.cluster.audit_log))
@@ -196,3 +201,8 @@ class Arena:
         for index in range(wanted):
             labels = {LIFE_LABEL: str(index // NODES_PER_SLOT)}
             await self.admin.patch(f"{CORE}/nodes/{_PREFIX}-{index}", {"metadata": {"labels": labels}})
+
+
+def _namespaces(number: int) -> tuple[str, str]:
+    """Of a slot: where its jobs are, and where its operator lives."""
+    return f"{_PREFIX}-{number}", f"{_PREFIX}-{number}-operator"

@@ -9,7 +9,7 @@ import pytest
 from devcluster.cluster import Cluster
 from tests.chaos.arena import Arena, start_cluster
 
-SLOTS = 6
+SLOTS = 4
 
 
 @pytest.fixture(scope="session")

@@ -1,51 +1,49 @@
-"""What an administrator installs before anybody can run a job: the kind, its policies, and the operator's rights."""
+"""What an administrator installs before anybody can run a job, all of it from the chart.
+
+The Deployment is left out: operators run here as processes. Their rights are the chart's, so a missing one is found.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from devcluster.cluster import Cluster
-from meshwright.cluster.permissions import PERMISSIONS, Scope
+import yaml
 
-ACCOUNT = "meshwright-operator"
-LEASE = "meshwright-operator"
-_ROOT = Path(__file__).resolve().parents[2]
+from devcluster.cluster import Cluster
+
+ACCOUNT = LEASE = "meshwright-operator"
+_CHART = Path(__file__).resolve().parents[2] / "charts" / "meshwright"
+_SHARED = frozenset({"CustomResourceDefinition", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"})
+_OWN = frozenset({"ServiceAccount", "Role", "RoleBinding", "Lease", "ClusterRole", "ClusterRoleBinding"})
 
 
 def install_kind(cluster: Cluster) -> None:
     """The CRD and the admission policies; returns when the API server serves the kind."""
-    crds = [str(path) for path in (_ROOT / "crds").glob("*.yaml")]
-    cluster.kubectl("apply", "--server-side", *(f"--filename={path}" for path in crds))
+    _apply(cluster, [item for item in _render(cluster, "default", "default") if item["kind"] in _SHARED])
     cluster.kubectl("wait", "--for=condition=Established", "crd/trainingjobs.meshwright.dev", "--timeout=60s")
 
 
-def install(cluster: Cluster, namespace: str) -> None:
-    """A namespace with an operator's account, its rights and its Lease."""
-    cluster.create_namespace(namespace)
-    cluster.kubectl(
-        "apply", "--filename=-", stdin=json.dumps({"kind": "List", "apiVersion": "v1", "items": _rights(namespace)})
+def install(cluster: Cluster, home: str, namespace: str) -> None:
+    """A namespace for jobs, and one with an operator's account, its Lease, and its rights over the other."""
+    for name in (home, namespace):
+        cluster.create_namespace(name)
+    items = [item for item in _render(cluster, home, namespace) if item["kind"] in _OWN]
+    for item in items:
+        if item["kind"] == "ClusterRoleBinding":
+            item["metadata"]["name"] += f"-{namespace}"  # one per release; here many releases share a cluster
+    _apply(cluster, items)
+
+
+def _render(cluster: Cluster, home: str, namespace: str) -> Iterator[dict[str, Any]]:
+    rendered = cluster.helm(
+        "template", "meshwright", str(_CHART), "--namespace", home, "--set", f"namespaces={{{namespace}}}"
     )
+    return (item for item in yaml.safe_load_all(rendered.stdout) if item)
 
 
-def _rights(namespace: str) -> list[dict[str, Any]]:
-    rbac, meta = "rbac.authorization.k8s.io/v1", {"name": ACCOUNT, "namespace": namespace}
-    subject = [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}]
-    rules = {True: [], False: []}  # type: dict[bool, list[dict[str, Any]]]
-    for right in PERMISSIONS:
-        what = f"{right.resource}/{right.subresource}" if right.subresource else right.resource
-        rules[right.scope is Scope.CLUSTER].append(
-            {"apiGroups": [right.group], "resources": [what], "verbs": [right.verb]}
-        )
-    wide = {"name": f"{namespace}-capacity-reader"}
-    return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
-        {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": LEASE, "namespace": namespace}},
-        {"apiVersion": rbac, "kind": "Role", "metadata": meta, "rules": rules[False]},
-        {"apiVersion": rbac, "kind": "ClusterRole", "metadata": wide, "rules": rules[True]},
-        {"apiVersion": rbac, "kind": "RoleBinding", "metadata": meta, "subjects": subject,
-         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": ACCOUNT}},
-        {"apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": wide, "subjects": subject,
-         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": wide["name"]}},
-    ]  # fmt: skip
+def _apply(cluster: Cluster, items: list[dict[str, Any]]) -> None:
+    document = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    cluster.kubectl("apply", "--server-side", "--filename=-", stdin=document)

@@ -10,14 +10,14 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 
-from tests.chaos.arena import Arena, Slot, Stage
+from tests.chaos.arena import QUICK_LEASE, Arena, Slot, Stage
 from tests.chaos.calls import Call
 from tests.chaos.proxy import FaultProxy, Moment
 from tests.chaos.runs import Outcome, elapsed, see_through
 from tests.chaos.scripts import SCRIPTS
 
 OLD, NEW = "operator-old", "operator-new"
-_TAKEOVER_SECONDS = 20.0
+_TAKEOVER_SECONDS = 60.0
 _REST_SECONDS = 1.5
 
 
@@ -63,9 +63,9 @@ async def run_pair(arena: Arena, script: str, count: int) -> Outcome:
         began, hook = time.monotonic(), HoldAt(count)
         label = f"pair-{script}-{count:03d}"
         life = slot.life()
-        async with slot.stage(label, hook=hook, identity=OLD) as old:
+        async with slot.stage(label, hook=hook, identity=OLD, settings=QUICK_LEASE) as old:
             await _until_led_by(slot, OLD)
-            async with slot.stage(f"{label}-new", identity=NEW) as new:
+            async with slot.stage(f"{label}-new", identity=NEW, settings=QUICK_LEASE) as new:
                 hook.old, hook.new = old, new
 
                 async def act() -> None:

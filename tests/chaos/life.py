@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,7 +14,13 @@ from tests.chaos.facts import LABEL_INCARNATION, LABEL_INDEX, LABEL_JOB_UID, TER
 from tests.chaos.observer import Scene
 
 CONVERGES_SECONDS: Final = 30.0
-"""Within this everything that is waited for has to come, kills and faults or not."""
+"""Within this everything that is waited for has to come, kills and faults or not, if the machine is not overloaded."""
+
+
+def converges_seconds() -> float:
+    """The same, stretched in proportion where more than two processes per core wait to run."""
+    return CONVERGES_SECONDS * max(1.0, os.getloadavg()[0] / (2 * (os.cpu_count() or 1)))
+
 
 LIFE_LABEL: Final = "chaos.meshwright.dev/slot"
 _EXIT: Final = "fake.devcluster/exit"
@@ -89,7 +96,7 @@ class Life:
     name: str = "life"
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     uid: str = ""
-    patience: Callable[[], float] = lambda: CONVERGES_SECONDS
+    patience: Callable[[], float] = converges_seconds
 
     @property
     def ledger(self) -> Ledger:

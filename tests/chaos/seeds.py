@@ -7,8 +7,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Final
 
-from tests.chaos.arena import Arena, Stage
-from tests.chaos.life import CONVERGES_SECONDS, Life
+from tests.chaos.arena import QUICK_LEASE, Arena, Stage
+from tests.chaos.life import Life, converges_seconds
 from tests.chaos.plans import SECONDS, Blow, Deed, Happening, Plan, Signal, plan_of
 from tests.chaos.runs import Outcome, elapsed, see_through
 
@@ -19,7 +19,7 @@ async def run_seed(arena: Arena, seed: int) -> Outcome:
     async with arena.slot() as slot:
         began = time.monotonic()
         life = slot.life(plan.shape)
-        async with slot.stage(f"seed-{seed}", progress_seconds="1") as stage:
+        async with slot.stage(f"seed-{seed}", settings=QUICK_LEASE | {"progress-seconds": "1"}) as stage:
             walk = _Walk(plan, life, stage)
             violations = await see_through(slot, life, (stage,), walk.run, uninstalled=plan.uninstalled)
         happened = ", ".join(f"{kind} x{times}" for kind, times in sorted(stage.proxy.tally.counts.items()))
@@ -52,7 +52,7 @@ class _Walk:
     async def run(self) -> None:
         """Disturbs until the time is over, calms everything, and waits for the end that is due."""
         self._began = time.monotonic()
-        self._life.patience = lambda: max(0.0, SECONDS - self._now()) + CONVERGES_SECONDS
+        self._life.patience = lambda: max(0.0, SECONDS - self._now()) + converges_seconds()
         self._stage.proxy.begin(self._plan.schedule)
         blows = asyncio.ensure_future(self._strike())
         try:

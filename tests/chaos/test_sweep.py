@@ -46,7 +46,7 @@ async def test_a_whole_life_is_as_cheap_as_it_says_and_a_quiet_one_is_free(arena
     assert red([outcome]) == []
     async with arena.slot() as slot:
         life = slot.life()
-        async with slot.stage("quiet", resync_seconds="0.5") as stage:
+        async with slot.stage("quiet", settings={"resync-seconds": "0.5"}) as stage:
             await SCRIPTS["start"](life)
             reads = ("list", "trainingjobs")
             await stage.proxy.until(lambda: stage.proxy.calls[reads] > 0)
