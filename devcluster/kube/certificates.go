@@ -20,9 +20,9 @@ import (
 // can be counted on. All keys are ECDSA P-256, which is made in microseconds.
 //
 //	ca.crt, ca.key                the cluster's own authority
-//	server.crt, server.key        served by etcd, the API server, the controllers and the scheduler
+//	server.crt, server.key        served by the API server, the controllers and the scheduler
 //	node.crt, node.key            served by nodes at their log endpoint
-//	api-client.crt, .key          shown by the API server to nodes and to etcd: nobody else may read logs, or data
+//	api-client.crt, .key          shown by the API server to nodes: nobody else may read logs there
 //	service-account.key           signs the tokens of service accounts
 const validFor = 10 * 365 * 24 * time.Hour
 

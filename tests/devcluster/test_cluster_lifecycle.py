@@ -74,17 +74,32 @@ def devcluster(directory: Path, *args: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+def run_sleep(directory: Path) -> None:
+    """Runs a pod on the process node; its process has the cluster's directory on its command line."""
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)", str(directory)]
+    container = {"name": "main", "image": "python", "command": sleep}
+    pod = {
+        "metadata": {"name": "sleeps"},
+        "spec": {"nodeName": "node-0", "restartPolicy": "Never", "containers": [container]},
+    }
+    cluster = Cluster.attach(directory)
+    cluster.request("POST", "/api/v1/namespaces/default/pods", pod)
+    eventually(lambda: any("time.sleep(600)" in line for line in processes_of(directory).values()))
+
+
 def test_up_stays_after_the_command_and_down_leaves_nothing(tmp_path: Path) -> None:
     directory = tmp_path / "up"
     assert devcluster(directory, "status").returncode == 1
 
-    up = devcluster(directory, "up", "--nodes", "0")
+    up = devcluster(directory, "up", "--nodes", "1", "--fake-nodes", "1")
     try:
         assert up.returncode == 0, up.stderr
         assert f"export KUBECONFIG={directory}/kubeconfig" in up.stdout
         status = devcluster(directory, "status").stdout
         assert {name for name in CONTROL_PLANE if f"{name} " in status} == CONTROL_PLANE
-        assert status.count(" running") == len(CONTROL_PLANE)
+        assert status.count(" running") == len(CONTROL_PLANE) + len(("node-program-node", "node-program-fake"))
+        assert {line.split()[0] for line in status.splitlines() if " Ready " in line} == {"node-0", "fake-0"}
+        run_sleep(directory)
         asked = devcluster(directory, "kubectl", "get", "namespace", "default", "--output=json")
         assert json.loads(asked.stdout)["metadata"]["name"] == "default"
         again = devcluster(directory, "up", "--nodes", "0")

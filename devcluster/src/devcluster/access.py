@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import secrets
-import socket
 import ssl
 import urllib.error
 import urllib.request
@@ -71,15 +70,6 @@ def request(url: str, ca: Path, token: str, method: str = "GET", body: Any = Non
     except urllib.error.HTTPError as error:
         with error:
             raise ApiError(method, url, error.code, error.read().decode(errors="replace")) from None
-
-
-def listens(port: int) -> bool:
-    """Whether a program takes connections at that port of 127.0.0.1."""
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
-    except OSError:
-        return False
-    return True
 
 
 def answers(url: str, layout: Layout) -> bool:

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from devcluster.access import CONTROLLERS, SCHEDULER
 from devcluster.settings import Layout, Options, Ports
 
+# Relative to the cluster's directory, in which its programs run, as paths of sockets must be short. The `:0` is there
+# because etcd wants a port in every URL.
+ETCD_SOCKET, ETCD_PEER_SOCKET = "etcd.sock:0", "etcd-peer.sock:0"
 SERVICE_RANGE, SERVICE_IP = "10.96.0.0/16", "10.96.0.1"
 
 # Reads and leases would be nine tenths of the log. Pods and our own kind are logged with bodies: who judges a run
@@ -32,19 +35,9 @@ AUDIT_POLICY = {
 }
 
 
-def etcd(layout: Layout, ports: Ports) -> list[str]:
+def etcd(layout: Layout) -> list[str]:
     """Without fsync: the data need to survive a killed process, not a power cut."""
-    client, peer = f"https://127.0.0.1:{ports.etcd}", f"https://127.0.0.1:{ports.etcd_peer}"
-    secure = [
-        argument
-        for kind in ("", "peer-")
-        for argument in (
-            f"--{kind}cert-file={layout.pki}/server.crt",
-            f"--{kind}key-file={layout.pki}/server.key",
-            f"--{kind}trusted-ca-file={layout.pki}/ca.crt",
-            f"--{kind}client-cert-auth",
-        )
-    ]
+    client, peer = f"unix://{ETCD_SOCKET}", f"unix://{ETCD_PEER_SOCKET}"
     return [
         "--name=devcluster",
         f"--data-dir={layout.data}",
@@ -54,9 +47,6 @@ def etcd(layout: Layout, ports: Ports) -> list[str]:
         f"--listen-peer-urls={peer}",
         f"--initial-advertise-peer-urls={peer}",
         f"--initial-cluster=devcluster={peer}",
-        *secure,
-        "--enable-grpc-gateway=false",  # would call itself with the server's certificate, in vain
-        "--socket-reuse-port",
         f"--quota-backend-bytes={8 << 30}",
         "--auto-compaction-mode=periodic",
         "--auto-compaction-retention=5m",
@@ -68,10 +58,7 @@ def apiserver(layout: Layout, ports: Ports, options: Options) -> list[str]:
     """The API server, with RBAC, all default admission and real service account tokens."""
     pki = layout.pki
     arguments = [
-        f"--etcd-servers=https://127.0.0.1:{ports.etcd}",
-        f"--etcd-cafile={pki}/ca.crt",
-        f"--etcd-certfile={pki}/api-client.crt",
-        f"--etcd-keyfile={pki}/api-client.key",
+        f"--etcd-servers=unix://{ETCD_SOCKET}",
         "--bind-address=127.0.0.1",
         f"--secure-port={ports.api}",
         "--permit-port-sharing",

@@ -9,11 +9,11 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from devcluster import access, supervisor
+from devcluster import access, arguments, supervisor
 from devcluster.controlplane import API, ControlPlane, tail, wait
 from devcluster.errors import AlreadyRunningError, CommandError, NotRunningError, StartError
 from devcluster.nodes import Mode, NodeProgram, NodeSettings
@@ -75,7 +75,7 @@ class Cluster:
         try:
             _wait_for_keeper(keeper, client, layout)
             _clear(layout)
-            ports = Ports(*client.call("reserve", count=5)["ports"])
+            ports = Ports(*client.call("reserve", count=len(fields(Ports)))["ports"])
             cluster = cls(layout, ports, settings, programs, keeper)
             cluster._plane.bring_up()
             cluster._describe()
@@ -281,8 +281,9 @@ def _clear(layout: Layout) -> None:
         shutil.rmtree(path, ignore_errors=True)
     for log in set(layout.logs.glob("*.log")) - {layout.log("supervisor")}:
         log.unlink()
-    layout.description.unlink(missing_ok=True)
-    layout.audit_log.unlink(missing_ok=True)
+    sockets = [layout.directory / name for name in (arguments.ETCD_SOCKET, arguments.ETCD_PEER_SOCKET)]
+    for file in (layout.description, layout.audit_log, *sockets):
+        file.unlink(missing_ok=True)
     layout.marker.write_text(
         "A cluster of `devcluster`. `devcluster --directory HERE down` ends it and removes this folder.\n"
     )

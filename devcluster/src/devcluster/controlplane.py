@@ -5,12 +5,12 @@ tells them apart. RBAC is on, and service accounts get real tokens. The certific
 (`kube certificates`); kube/certificates.go lists the files in `pki/`.
 
 Node endpoint. `kubectl logs` makes the API server call the node's daemon endpoint over HTTPS. Both sides
-prove themselves: the node serves `pki/node.crt` (valid for 127.0.0.1) and asks for a client certificate that the
-cluster's CA signed (the one in its kubeconfig); only the API server has one (`pki/api-client.crt`). So nobody else
-on the machine reads a pod's log there. The node program is told its files by `--tls-cert` and `--tls-key`.
+prove themselves: the node serves `pki/node.crt` (valid for 127.0.0.1) and asks for a client certificate that
+`pki/ca.crt` signed; only the API server has one (`pki/api-client.crt`). So nobody else on the machine reads a pod's
+log there. The node program is told its files by `--tls-cert`, `--tls-key` and `--client-ca`.
 
-etcd asks for the same client certificate: whoever writes to etcd makes pods, and pods of process nodes are
-processes of this user.
+etcd listens on a Unix socket that only this user may open: whoever writes to etcd makes pods, and pods of process
+nodes are processes of this user.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from devcluster import arguments
-from devcluster.access import answers, listens, write_credentials, write_private
+from devcluster.access import answers, write_credentials, write_private
 from devcluster.errors import StartError
 from devcluster.settings import Layout, Options, Ports
 from devcluster.supervisor import Client
@@ -53,8 +53,8 @@ class ControlPlane:
         self._make_certificates()
         write_credentials(layout, self.server)
         write_private(layout.directory / "audit-policy.json", json.dumps(arguments.AUDIT_POLICY))
-        self._spawn(ETCD, programs.etcd, arguments.etcd(layout, ports))
-        self._wait("etcd listens", lambda: listens(ports.etcd))  # refused, the API server would try again late
+        self._spawn(ETCD, programs.etcd, arguments.etcd(layout))
+        self._wait("etcd listens", (layout.directory / arguments.ETCD_SOCKET).exists)  # else the API server tries late
         self._spawn(API, programs.apiserver, arguments.apiserver(layout, ports, options))
         self._wait("the API server is ready", self.api_ready)
         self._spawn(CONTROLLERS, programs.controllers, arguments.controllers(layout, ports, options))

@@ -1,6 +1,6 @@
 """Builds the cluster's programs from pinned Go modules. Standard library only; see `toolchain` for who calls it.
 
-The result appears in one step (a rename under a lock), so a folder in the cache is always complete, and of two
+The result appears in one step (a rename, under a lock), so a folder in the cache is always complete, and of two
 builders that start at once one works and the other waits for it.
 """
 
@@ -81,7 +81,7 @@ def build(report: Report) -> Path:
     """
     target = folder()
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(target.with_suffix(".lock"), report):
+    with _lock(target.parent / "build.lock", report):  # one for all: two builds would compile the same twice
         if not target.exists():
             partial = target.with_suffix(".partial")
             shutil.rmtree(partial, ignore_errors=True)  # of a builder that was killed

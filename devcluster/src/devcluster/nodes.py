@@ -66,6 +66,7 @@ class NodeSettings:
             f"--heartbeat-seconds={self.heartbeat_seconds}",
             f"--tls-cert={layout.pki}/node.crt",
             f"--tls-key={layout.pki}/node.key",
+            f"--client-ca={layout.ca}",
         ]
 
 

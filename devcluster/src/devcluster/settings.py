@@ -37,8 +37,6 @@ class Ports:
     """The ports of 127.0.0.1 that one cluster uses."""
 
     api: int
-    etcd: int
-    etcd_peer: int
     controllers: int
     scheduler: int
 
