@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import pytest
 
 from devcluster.cluster import Cluster
-from devcluster.node.testing import Client, NodeProcess, Pods, node_program
+from devcluster.node.testing import Client, Gates, NodeProcess, Pods, node_program
 
 MakeNodes = Callable[..., NodeProcess]
 
@@ -36,6 +36,14 @@ def make_nodes(cluster: Cluster, tmp_path: Path) -> Iterator[MakeNodes]:
         prefix = next(one for one in program.argv if one.startswith("--label=under-test="))[len("--label=") :]
         with_nodes.text("DELETE", "/api/v1/nodes?" + urlencode({"labelSelector": prefix}))
     with_nodes.close()
+
+
+@pytest.fixture
+def gates(tmp_path: Path) -> Gates:
+    """Gates that the test opens for its pods."""
+    folder = tmp_path / "gates"
+    folder.mkdir()
+    return Gates(folder)
 
 
 @pytest.fixture

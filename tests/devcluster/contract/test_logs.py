@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import threading
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from devcluster.cluster import Cluster
-from devcluster.node.testing import Pods, Refused, eventually
+from devcluster.node.testing import Gates, Pods, Refused, eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -52,30 +51,22 @@ def test_a_container_that_waits_has_no_log(pods: Pods) -> None:
         pods.log("waits")
 
 
-def test_following_shows_lines_as_they_come_and_ends_with_the_container(pods: Pods, cluster: Cluster) -> None:
-    mount = {"volumeMounts": [{"name": "pipe", "mountPath": "/pipe"}]}
-    pods.create(
-        "slow",
-        initContainers=[{"name": "makes", "command": ["mkfifo", "/pipe/x"], **mount}],
-        containers=[
-            {"name": "main", "command": ["sh", "-c", "echo first; read line < /pipe/x; echo last"], **mount},
-            {"name": "releases", "command": ["sh", "-c", "sleep 2; echo go > /pipe/x"], **mount},
-        ],
-        volumes=[{"name": "pipe", "emptyDir": {}}],
-    )
-    pods.wait_until("slow", lambda pod: pod["status"]["phase"] != "Pending", "it runs")
+def test_following_shows_lines_as_they_come_and_ends_with_the_container(
+    pods: Pods, cluster: Cluster, gates: Gates
+) -> None:
+    script = f"echo first; {gates.wait('go')}; sleep 1.1; echo last"
+    pods.create("slow", "sh", "-c", script, container=gates.mounts, volumes=gates.volumes)
+    pods.wait_for_line("slow", "first")
     kubectl = [str(cluster.kubectl_path), "--kubeconfig", str(cluster.kubeconfig), "--namespace", pods.namespace]
-    seen: list[tuple[str, float]] = []
-    with subprocess.Popen(
-        [*kubectl, "logs", "-f", "slow", "-c", "main"], stdout=subprocess.PIPE, text=True
-    ) as follower:
+    with subprocess.Popen([*kubectl, "logs", "-f", "slow"], stdout=subprocess.PIPE, text=True) as follower:
         assert follower.stdout is not None
-        killer = threading.Timer(20, follower.kill)
+        killer = threading.Timer(60, follower.kill)
         killer.start()
-        seen = [(line, time.monotonic()) for line in follower.stdout]
+        first = follower.stdout.readline()
+        gates.open("go")
+        rest = follower.stdout.read()
         killer.cancel()
-    assert [line for line, _ in seen] == ["first\n", "last\n"]
+    assert (first, rest) == ("first\n", "last\n")
     assert follower.returncode == 0, "it ended by itself"
-    assert seen[1][1] - seen[0][1] > 0.2, "the first line did not wait for the last"
-    stamp = pods.log("slow", container="main", timestamps="true").splitlines()[1].split(" ")[0]
-    assert pods.log("slow", container="main", sinceTime=stamp) == "last\n"
+    stamp = pods.log("slow", timestamps="true").splitlines()[1].split(" ")[0]
+    assert pods.log("slow", sinceTime=stamp) == "last\n"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from devcluster.node.testing import Pods, eventually, state_of
+from devcluster.node.testing import Gates, Pods, eventually, state_of
 
 pytestmark = pytest.mark.cluster
 
@@ -20,7 +20,7 @@ def resolve(name):
         return []
 for line in sys.argv[1:]:
     wanted = json.loads(line)
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while (got := {name: len(resolve(name)) for name in wanted}) != wanted and time.monotonic() < until:
         time.sleep(0.02)
     print("as wanted" if got == wanted else got, flush=True)
@@ -99,11 +99,10 @@ def _said(pods: Pods, name: str, lines: int) -> bool:
     return len(log) >= lines
 
 
-def test_unready_members_have_names_only_where_the_service_says_so(pods: Pods) -> None:
-    """A finished pod has no name any more, whatever the Service says."""
+def test_unready_members_have_names_only_where_the_service_says_so(pods: Pods, gates: Gates) -> None:
     _service(pods, "gang", publishNotReadyAddresses=True)
     _service(pods, "ready-only")
-    init = [{"name": "holds", "command": ["sh", "-c", "exec sleep 3"]}]
+    init = [{"name": "holds", "command": ["sh", "-c", gates.wait("ready")], **gates.mounts}]
     for gang in ("gang", "ready-only"):
         pods.create(
             f"slow-{gang}",
@@ -112,11 +111,14 @@ def test_unready_members_have_names_only_where_the_service_says_so(pods: Pods) -
             metadata={"labels": {"gang": gang}},
             hostname="slow",
             subdomain=gang,
-            initContainers=[dict(one) for one in init],
+            initContainers=init,
+            volumes=gates.volumes,
         )
     for gang in ("gang", "ready-only"):
         pods.wait_until(f"slow-{gang}", lambda pod: bool(pod["status"].get("podIP")), "it has an address")
     first, then = {"slow.gang": 1, "slow.ready-only": 0}, {"slow.gang": 1, "slow.ready-only": 1}
     pods.create("looks", "python3", "-c", _LOOK, json.dumps(first), json.dumps(then))
+    eventually(lambda: _said(pods, "looks", 1), "only one has a name")
+    gates.open("ready")
     pods.finished("looks")
     assert pods.log("looks").splitlines() == ["as wanted"] * 2

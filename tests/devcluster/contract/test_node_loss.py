@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from devcluster.node.testing import Object, Pods, eventually, state_of
+from devcluster.node.testing import Gates, Object, Pods, eventually, state_of
 
 pytestmark = pytest.mark.cluster
 _TERM_EXITS_5 = (
@@ -36,15 +36,20 @@ def _taints(pods: Pods, node: str) -> set[str]:
     return {one["key"] for one in _node(pods, node)["spec"].get("taints", ())}
 
 
-def test_a_lost_node_is_noticed_and_catches_up_when_it_returns(pods: Pods, kubelet: Any, lost_node: str) -> None:
-    for name in ("deleted", "ends", "stays"):
-        code = "import time; print('up', flush=True); time.sleep(4)" if name == "ends" else _TERM_EXITS_5
-        pods.create(name, "python3", "-c", code, nodeName=lost_node)
+def test_a_lost_node_is_noticed_and_catches_up_when_it_returns(
+    pods: Pods, kubelet: Any, lost_node: str, gates: Gates
+) -> None:
+    for name in ("deleted", "stays"):
+        pods.create(name, "python3", "-c", _TERM_EXITS_5, nodeName=lost_node)
+    script = f"echo up; {gates.wait('end')}; touch /gates/ended"
+    pods.create("ends", "sh", "-c", script, nodeName=lost_node, container=gates.mounts, volumes=gates.volumes)
     pods.create("elsewhere", "python3", "-c", _TERM_EXITS_5, nodeName=kubelet.nodes[1])
     for name in ("deleted", "ends", "stays", "elsewhere"):
         pods.wait(name, "Running")
         pods.wait_for_line(name, "up")
     kubelet.cut_off(lost_node)
+    gates.open("end")
+    eventually(lambda: (gates.folder / "ended").exists(), "a pod ends unseen")
     pods.delete("deleted", grace=1)
     eventually(lambda: _ready(pods, lost_node) == "Unknown", "the control plane notices")
     eventually(lambda: "node.kubernetes.io/unreachable" in _taints(pods, lost_node), "it is tainted")

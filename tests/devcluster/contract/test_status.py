@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 import threading
 from datetime import datetime
+from functools import partial
 from urllib.parse import urlencode
 
 import pytest
 
 from devcluster.cluster import Cluster
-from devcluster.node.testing import Client, Object, Pods, conditions_of, state_of
+from devcluster.node.testing import Client, Gates, Object, Pods, conditions_of, state_of
 
 pytestmark = pytest.mark.cluster
+_STEPS = ("init", "short", "long")
 
 
 def _history(cluster: Cluster, pods: Pods, name: str) -> tuple[list[Object], threading.Thread]:
     """Every version of a pod until it is finished, as a watch delivers them."""
     seen: list[Object] = []
-    query = {"watch": "true", "fieldSelector": f"metadata.name={name}", "timeoutSeconds": "20"}
+    query = {"watch": "true", "fieldSelector": f"metadata.name={name}", "timeoutSeconds": "100"}
     client = Client(cluster)
 
     def watch() -> None:
@@ -33,16 +35,20 @@ def _history(cluster: Cluster, pods: Pods, name: str) -> tuple[list[Object], thr
     return seen, thread
 
 
-def test_phases_and_conditions_from_start_to_success(cluster: Cluster, pods: Pods) -> None:
+def test_phases_and_conditions_from_start_to_success(cluster: Cluster, pods: Pods, gates: Gates) -> None:
     seen, watching = _history(cluster, pods, "life")
+    steps = {name: {"name": name, "command": ["sh", "-c", gates.wait(name)], **gates.mounts} for name in _STEPS}
     pods.create(
         "life",
-        initContainers=[{"name": "init", "command": ["sleep", "0.3"]}],
-        containers=[
-            {"name": "long", "command": ["sleep", "3"]},
-            {"name": "short", "command": ["sleep", "1"]},
-        ],
+        initContainers=[steps["init"]],
+        containers=[steps["short"], steps["long"]],
+        volumes=gates.volumes,
     )
+    for name in _STEPS:
+        pods.wait_until("life", partial(_is, container=name, kind="running"), f"{name} runs")
+        if name == "short":
+            pods.wait_until("life", partial(_is, container="long", kind="running"), "both run")
+        gates.open(name)
     watching.join()
     phases = [pod["status"]["phase"] for pod in seen]
     assert phases == sorted(phases, key=["Pending", "Running", "Succeeded"].index)

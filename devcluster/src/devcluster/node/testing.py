@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from devcluster.cluster import Cluster
@@ -87,6 +87,32 @@ def eventually(condition: Callable[[], T | None], what: str = "", seconds: float
         assert time.monotonic() < deadline, f"not in {seconds} s: {what}"
         time.sleep(0.03)
     return value
+
+
+@dataclass(frozen=True)
+class Gates:
+    """Lets a test say when its pods go on: they wait for files in a folder that they share with it."""
+
+    folder: Path
+    volume: ClassVar[str] = "gates"
+
+    @property
+    def volumes(self) -> list[Object]:
+        """For a pod's `volumes`."""
+        return [{"name": self.volume, "hostPath": {"path": str(self.folder), "type": "Directory"}}]
+
+    @property
+    def mounts(self) -> Object:
+        """To be merged into a container."""
+        return {"volumeMounts": [{"name": self.volume, "mountPath": "/gates"}]}
+
+    def wait(self, gate: str) -> str:
+        """Shell code that waits until the gate is open."""
+        return f"while [ ! -e /gates/{gate} ]; do sleep 0.05; done"
+
+    def open(self, gate: str) -> None:
+        """Lets whoever waits for it go on."""
+        (self.folder / gate).touch()
 
 
 @dataclass
