@@ -51,7 +51,7 @@ class Client:
         try:
             return self._once(verb, path, data, headers)
         except (http.client.RemoteDisconnected, ssl.SSLEOFError, ConnectionError):
-            # The server may close a connection that was idle; only then is nothing known to have been done.
+            # The server closes connections that were idle for long.
             return self._once(verb, path, data, headers)
 
     def _once(self, verb: str, path: str, data: str | None, headers: dict[str, str]) -> Answer:

@@ -72,9 +72,9 @@ def test_an_upgrade_leaves_the_leader(fresh: Cluster, client: Client, upgraded: 
     assert client.ask("GET", path)["spec"]["holderIdentity"] == "pod-1"
 
 
-def test_notes_say_what_to_do_next(fresh: Cluster) -> None:
-    less = ("--set", "policies.enabled=false,capacityReader=false,crds.enabled=false,fullnameOverride=another")
-    said = fresh.helm("install", "another", str(CHART), "--dry-run=client", "--namespace", NAMESPACE, *less).stdout
+def test_notes_say_what_to_do_next(fresh: Cluster, upgraded: Json) -> None:
+    less = ("--set", "policies.enabled=false,capacityReader=false,fullnameOverride=another")
+    said = fresh.helm("upgrade", "meshwright", str(CHART), "--dry-run=client", "--namespace", NAMESPACE, *less).stdout
     for part in (
         f"kubectl -n {NAMESPACE} rollout status deployment/another",
         "kubectl explain",
@@ -93,7 +93,7 @@ def test_a_pod_of_the_operator_passes_restricted_pod_security(fresh: Cluster, cl
     spec = of_kind(render(), "Deployment")[0]["spec"]["template"]["spec"]
     pod = {"metadata": {"name": "operator"}, "spec": {**spec, "serviceAccountName": "default"}}
     root = copy.deepcopy(pod)
-    root["spec"]["securityContext"]["runAsNonRoot"] = False  # type: ignore[index]
+    root["spec"]["securityContext"]["runAsNonRoot"] = False
     eventually(lambda: "violates PodSecurity" in client.call("POST", pods, root).message, "the level is enforced")
     answer = client.call("POST", pods, pod)
     assert answer.allowed, answer.message
