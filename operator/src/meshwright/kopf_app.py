@@ -31,19 +31,19 @@ def registry_for(runtime: Runtime, credentials: Credentials) -> kopf.OperatorReg
     registry = kopf.OperatorRegistry()
     permanent = kopf.ErrorsMode.PERMANENT  # A probe must fail at once; by default Kopf would retry it for a minute.
 
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup(id="start", registry=registry)
     async def start(**_: Any) -> None:
         runtime.start()
 
-    @kopf.on.cleanup(registry=registry)
+    @kopf.on.cleanup(id="stop", registry=registry)
     async def stop(**_: Any) -> None:
         await runtime.stop()
 
-    @kopf.on.login(registry=registry)
+    @kopf.on.login(id="login", registry=registry)
     async def login(**_: Any) -> kopf.AiohttpSession:
         return kopf.AiohttpSession(server=credentials.server, aiohttp_session=credentials.session())
 
-    @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
+    @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, id="notice", registry=registry)
     async def notice(event: kopf.RawEvent, **_: Any) -> None:
         runtime.reconciler.notice(event["type"], dict(event["object"]))
 

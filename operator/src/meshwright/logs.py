@@ -93,8 +93,8 @@ def configure(log_format: LogFormat, level: str = "INFO", stream: TextIO | None 
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    # Kopf's request log repeats each failed attempt, and our own watches say the same once per change.
-    for chatty in ("aiohttp.access", "asyncio", "kopf.objects"):
+    # Kopf tells of each call of each handler; its handlers here only wake others, who tell what they do.
+    for chatty in ("aiohttp.access", "asyncio", "kopf.objects", "kopf.activities"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))
 
 

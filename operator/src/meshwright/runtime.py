@@ -15,7 +15,7 @@ from meshwright.cluster.errors import ApiError
 from meshwright.cluster.events import EventRecorder
 from meshwright.cluster.health import Health, LagMeter
 from meshwright.cluster.lease import Leadership, LeaseTimes
-from meshwright.cluster.permissions import explain, missing, needed
+from meshwright.cluster.permissions import check, explain, needed
 from meshwright.cluster.reflector import Timings
 from meshwright.cluster.resources import TRAININGJOBS
 from meshwright.controller import Reconciler
@@ -99,6 +99,7 @@ class Runtime:
 
     async def stop(self) -> None:
         """Stops writing, then gives up the lease, then stops listening."""
+        self.stop_kopf.set()  # Kopf leaves a task behind that waits for this, and would wait 5 s for that task.
         for name in ("reconciler", "events", "leadership"):
             await self._end(name)
         for name in tuple(self._tasks):
@@ -154,17 +155,15 @@ class Runtime:
             lease_name=settings.lease_name,
         )
         backoff = Backoff(self._delays)
-        while True:
-            try:
-                lacking = await missing(self.api, rights)
-            except ApiError as error:
-                logger.warning("rights cannot be checked yet: %s", error)
-            else:
-                self._metrics.permissions.set(len(lacking))
-                if not lacking:
-                    break
-                logger.error("%s", explain(lacking, namespaced=bool(settings.namespaces)))
-            await asyncio.sleep(backoff.delay(at_least=1.0))
+        while rights:
+            answers = await check(self.api, rights)
+            self._metrics.permissions.set(len(answers.denied))
+            if answers.denied:
+                logger.error("%s", explain(answers.denied, namespaced=bool(settings.namespaces)))
+            if answers.error:
+                logger.warning("%d rights cannot be checked yet: %s", len(answers.unanswered), answers.error)
+            if rights := (*answers.denied, *answers.unanswered):
+                await asyncio.sleep(backoff.delay(at_least=1.0))
         self._seeking = True
         await self.leadership.run()
 

@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from meshwright import kopf_app
+from meshwright import runtime as runtime_module
 from meshwright.cluster.credentials import Credentials
 from meshwright.cluster.health import Health, Unhealthy
 from meshwright.kopf_app import kopf_settings, registry_for, serve
@@ -35,8 +36,9 @@ def a_job(name: str = "gpt") -> dict[str, Any]:
 
 
 def phase_of(stub: StubKube, name: str = "gpt") -> str | None:
-    job = stub.get("trainingjobs", name, "team")
-    return (job or {}).get("status", {}).get("phase")
+    job = stub.get("trainingjobs", name, "team") or {}
+    phase: str | None = job.get("status", {}).get("phase")
+    return phase
 
 
 @pytest.fixture
@@ -64,6 +66,11 @@ def quick(stub: StubKube, kubeconfig: Callable[..., str], unused_tcp_port: int) 
         return Settings(**(values | changes))
 
     return make
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime_module, "KIND_POLL_SECONDS", 0.1)
 
 
 @pytest.fixture
@@ -104,7 +111,7 @@ async def test_only_kopfs_harmless_handlers_are_used(quick: Callable[..., Settin
     assert watching == [("trainingjobs", "meshwright.dev")]
     for kind in (registry._changing, registry._spawning, registry._indexing, registry._webhooks):
         assert not list(kind.get_all_handlers())
-    activities = [handler.activity.value for handler in registry._activities.get_all_handlers()]
+    activities = [h.activity.value for h in registry._activities.get_all_handlers() if h.activity]
     assert sorted(set(activities)) == ["authentication", "cleanup", "probe", "startup"]
     await runtime.stop()
 

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 import pytest
 
 from meshwright.cluster.api import ApiServer
 from meshwright.cluster.errors import NotLeading
-from meshwright.cluster.permissions import PERMISSIONS, Permission, Scope, explain, missing, needed
-from tests.controller.cluster.stub_kube import StubKube
+from meshwright.cluster.permissions import PERMISSIONS, Answers, Permission, Scope, check, explain, needed
+from tests.controller.cluster.stub_kube import StubKube, status
 
 
 def rights(namespaces: Iterable[str] = (), *, capacity_reader: bool = True) -> tuple[Permission, ...]:
@@ -63,11 +64,12 @@ async def test_missing_rights_are_found_by_asking_the_server(api: ApiServer, stu
         raise NotLeading("asking is no write")
 
     api.before_write = fence
-    assert await missing(api, rights()) == ()
+    assert await check(api, rights()) == Answers()
 
     stub.denied = {("create", "pods"), ("patch", "trainingjobs")}
-    lacking = await missing(api, rights())
-    assert [str(right) for right in lacking] == [
+    answers = await check(api, rights())
+    assert not answers.unanswered
+    assert [str(right) for right in answers.denied] == [
         "patch trainingjobs/status.meshwright.dev cluster-wide",
         "create pods cluster-wide",
     ]
@@ -75,6 +77,19 @@ async def test_missing_rights_are_found_by_asking_the_server(api: ApiServer, stu
     assert {"verb": "patch", "group": "meshwright.dev", "resource": "trainingjobs", "subresource": "status"} in asked
     lease = {"resource": "leases", "group": "coordination.k8s.io", "namespace": "meshwright", "name": "operator"}
     assert {"verb": "update", **lease} in asked
+
+
+async def test_a_server_too_slow_for_all_questions_is_asked_fewer_each_time(api: ApiServer, stub: StubKube) -> None:
+    numbers = itertools.count()
+    stub.fault = lambda _: status(503) if next(numbers) % 2 else None
+    left, rounds = rights(), 0
+    while left:
+        answers = await check(api, left)
+        assert not answers.denied
+        assert bool(answers.error) == bool(answers.unanswered)
+        assert len(answers.unanswered) <= (len(left) + 1) // 2
+        left, rounds = answers.unanswered, rounds + 1
+    assert rounds > 2
 
 
 def test_what_to_do_is_said() -> None:

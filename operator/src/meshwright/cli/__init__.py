@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -11,6 +12,8 @@ from typing import Final
 from meshwright import logs, settings
 from meshwright.cli.replay import replay
 from meshwright.metrics import operator_version
+
+logger = logging.getLogger(__name__)
 
 COMMANDS: Final = ("run", "replay", "version")
 
@@ -41,15 +44,22 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    try:
+        chosen = settings.from_flags(arguments)
+    except settings.InvalidSettings as error:
+        print(f"meshwright: {error}", file=sys.stderr)
+        return USAGE
+    logs.configure("json" if chosen.log_format == "json" else "text", chosen.log_level)
+    logger.info("meshwright %s starts as %s", operator_version(), chosen.identity)
+
     # Kopf and the client take seconds to import; the other commands do not need them.
     from meshwright.cluster.errors import ConfigError
     from meshwright.kopf_app import serve
 
     try:
-        chosen = settings.from_flags(arguments)
-        logs.configure("json" if chosen.log_format == "json" else "text", chosen.log_level)
         asyncio.run(serve(chosen))
-    except (settings.InvalidSettings, ConfigError) as error:
+    except ConfigError as error:
         print(f"meshwright: {error}", file=sys.stderr)
         return USAGE
+    logger.info("meshwright ends")
     return OK

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from meshwright.cluster.api import ApiServer, Json
+from meshwright.cluster.errors import ApiError
 from meshwright.cluster.resources import ACCESS_REVIEWS
 from meshwright_api import names
 
@@ -87,15 +88,33 @@ def needed(
     return tuple(dict.fromkeys(found))
 
 
-async def missing(api: ApiServer, rights: Iterable[Permission]) -> tuple[Permission, ...]:
-    """Those of `rights` that the API server's authorizer does not grant this process.
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the API server's authorizer said of some rights."""
 
-    Raises:
-        ApiError: The authorizer could not be asked.
+    denied: tuple[Permission, ...] = ()
+    unanswered: tuple[Permission, ...] = ()
+    error: ApiError | None = None
+    """Why the unanswered ones were not answered."""
+
+
+async def check(api: ApiServer, rights: Iterable[Permission]) -> Answers:
+    """Asks the API server's authorizer which of `rights` this process lacks.
+
+    A question that fails does not spoil the others: on a server so slow that some time out, those that are left are
+    fewer each time.
     """
     asked = tuple(rights)
-    granted = await asyncio.gather(*(_granted(api, right) for right in asked))
-    return tuple(right for right, yes in zip(asked, granted, strict=True) if not yes)
+    results = await asyncio.gather(*(_granted(api, right) for right in asked), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException) and not isinstance(result, ApiError):
+            raise result
+    found = tuple(zip(asked, results, strict=True))
+    return Answers(
+        denied=tuple(right for right, result in found if result is False),
+        unanswered=tuple(right for right, result in found if isinstance(result, ApiError)),
+        error=next((result for result in results if isinstance(result, ApiError)), None),
+    )
 
 
 def explain(lacking: Iterable[Permission], *, namespaced: bool) -> str:
