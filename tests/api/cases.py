@@ -347,8 +347,12 @@ LATER = (
     Case("later-placement", a_job(placement={"balanced": True}), a_job(), ("spec.placement", "nodeSelector")),
     Case("later-roles.[].near", a_job(roles=[a_role(near="worker")]), a_job(), ("near",)),
     Case("later-roles.[].spread", a_job(roles=[a_role(spread="leaf")]), a_job(), ("spread",)),
+    Case("later-queue.backend", a_job(queue={"backend": "None"}), a_job(queue={}), ("spec.queue.backend", "Native")),
     Case(
-        "later-queue.backend", a_job(queue={"backend": "Kueue"}), a_job(queue={"backend": "None"}), ("Kueue", "Native")
+        "later-queue.backend",
+        a_job(queue={"backend": "Kueue"}),
+        a_job(queue={"backend": "Native"}),
+        ("Kueue", "Native"),
     ),
     Case(
         "later-queue.provisioning",

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from devcluster.cluster import Cluster
-from meshwright_api import names
+from meshwright_api.crd.generate import outputs
 from tests.api.client import Client, eventually
 from tests.api.jobs import a_job, a_role, changed
-
-REPOSITORY = Path(__file__).parents[2]
-CRD = REPOSITORY / "crds" / f"{names.PLURAL}.{names.GROUP}.yaml"
-POLICIES = REPOSITORY / "crds" / "policies.yaml"
 
 
 @pytest.fixture(scope="session")
 def installed(cluster: Cluster) -> Cluster:
     """A cluster that knows TrainingJobs and enforces their policies."""
-    cluster.kubectl("apply", "-f", str(CRD))
-    cluster.kubectl("apply", "-f", str(POLICIES))
+    for _, text in outputs()[:2]:  # from the sources, not from the files: a test compares those with these
+        cluster.kubectl("apply", "-f", "-", stdin=text)
     client = Client(cluster.server, cluster.ca, cluster.token())
     eventually(lambda: client.create(a_job(), dry_run=True).allowed, "the CRD is served")
     broken = (

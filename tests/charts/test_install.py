@@ -79,7 +79,7 @@ def test_notes_say_what_to_do_next(fresh: Cluster, upgraded: Json) -> None:
         f"kubectl -n {NAMESPACE} rollout status deployment/another",
         "kubectl explain",
         "policies are off",
-        "queue.backend: None",
+        "capacityReader",
         "keeps the CustomResourceDefinition",
     ):
         assert part in said

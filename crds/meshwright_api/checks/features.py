@@ -48,13 +48,12 @@ FEATURES_LATER: tuple[Later, ...] = (
     Later(("roles", LIST, "spread"), "spreading a role is not part of this version; leave it out"),
     Later(
         ("queue", "backend"),
-        "this backend is not part of this version; use Native (Meshwright places the gang) or None",
-        works=("Native", "None"),
+        "this backend is not part of this version; leave it out or use Native (Meshwright places the gang)",
+        works=("Native",),
     ),
     Later(
         ("queue", "provisioning"),
-        "asking for nodes is not part of this version; leave it out or use None, with queue.backend None on autoscaled "
-        "pools",
+        "asking for nodes is not part of this version; leave it out or use None",
         works=("None",),
     ),
     Later(
