@@ -36,13 +36,15 @@ class Report:
     red: list[Outcome] = field(default_factory=list)
     longest: float = 0.0
     kills: int = 0
+    points: int = 0
 
     async def take(self, title: str, outcomes: AsyncIterator[Outcome]) -> None:
         """Prints a line per run that matters, and a summary."""
-        began, before, red = time.monotonic(), self.runs, len(self.red)
+        began, before, red, points_before = time.monotonic(), self.runs, len(self.red), self.points
         async for outcome in outcomes:
             self.runs += 1
             self.kills += max(0, outcome.starts - 1)
+            self.points += outcome.points
             if outcome.violations:
                 self.red.append(outcome)
                 print(f"RED  {outcome}\n    log: {outcome.log}", flush=True)
@@ -53,7 +55,8 @@ class Report:
             if not outcome.violations and outcome.log:
                 outcome.log.unlink(missing_ok=True)
         count, bad = self.runs - before, len(self.red) - red
-        print(f"{title}: {count} runs, {bad} red, {time.monotonic() - began:.0f} s", flush=True)
+        points = f", {self.points - points_before} points" if self.points > points_before else ""
+        print(f"{title}: {count} runs{points}, {bad} red, {time.monotonic() - began:.0f} s", flush=True)
 
 
 async def run(given: argparse.Namespace, directory: Path) -> int:

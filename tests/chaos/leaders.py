@@ -27,6 +27,7 @@ class HoldAt:
 
     Attributes:
         held: The call, once it was held.
+        answered: Set once the API server has answered it.
         late_for: How many calls the new leader had made before this one was let go.
     """
 
@@ -35,10 +36,12 @@ class HoldAt:
     new: Stage | None = None
     held: Call | None = None
     late_for: int = -1
-    released: asyncio.Event = field(default_factory=asyncio.Event)
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __call__(self, count: int, call: Call, moment: Moment) -> bool:
         """Holds the call if this is the one."""
+        if self.held and moment is Moment.AFTER and count == self.count and call.counted:
+            self.answered.set()
         if self.held or not call.counted or (count, moment) != (self.count, Moment.BEFORE):
             return True
         assert self.old
@@ -53,7 +56,6 @@ class HoldAt:
             process.go_on()
         else:
             asyncio.get_running_loop().call_later(0.3, process.go_on)
-        self.released.set()
         return True
 
 
@@ -71,8 +73,8 @@ async def run_pair(arena: Arena, script: str, count: int) -> Outcome:
                 async def act() -> None:
                     await SCRIPTS[script](life)
                     if hook.held:
-                        await asyncio.wait_for(hook.released.wait(), _TAKEOVER_SECONDS)
-                        await life.settled()
+                        await asyncio.wait_for(hook.answered.wait(), _TAKEOVER_SECONDS)
+                        await (life.suspended() if script == "called-off" else life.settled())
 
                 violations = await see_through(slot, life, (old, new), act)
         note = f"held {hook.held} until the other had made {hook.late_for} calls" if hook.held else ""

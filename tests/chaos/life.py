@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 from tests.chaos.admin import CORE, JOBS, Admin, Json
 from tests.chaos.facts import LABEL_INCARNATION, LABEL_INDEX, LABEL_JOB_UID, TERMINAL, Ledger
-from tests.chaos.observer import Scene
+from tests.chaos.observer import Scene, TooLate
 
 CONVERGES_SECONDS: Final = 30.0
 """Within this everything that is waited for has to come, kills and faults or not, if the machine is not overloaded."""
@@ -86,6 +87,7 @@ class Life:
     Attributes:
         ledgers: What was done to each job of that name, by UID.
         patience: How long a wait that begins now may last.
+        on_step: Told before each thing that is done to the job.
     """
 
     admin: Admin
@@ -97,6 +99,7 @@ class Life:
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     uid: str = ""
     patience: Callable[[], float] = converges_seconds
+    on_step: Callable[[str], None] = lambda _: None
 
     @property
     def ledger(self) -> Ledger:
@@ -113,6 +116,7 @@ class Life:
 
     async def create(self) -> None:
         """Applies the job."""
+        self.on_step("create")
         path = f"{JOBS}/namespaces/{self.namespace}/trainingjobs"
         job = await self.admin.create(path, self.shape.manifest(self.name, self.slot))
         self.uid = job["metadata"]["uid"]
@@ -149,6 +153,7 @@ class Life:
 
     async def exit(self, ending: str, *, charged: bool, everyone: bool = False, index: int = -1) -> None:
         """One pod ends (or all of them do), with `CODE` or `CODE:REASON`."""
+        self.on_step(f"exit {ending} of {'all' if everyone else 'one'}")
         self.ledger.add(f"exit {ending} of {'all' if everyone else index}", charged=charged)
         gang = self.gang()
         chosen = gang if everyone else [gang[index]]
@@ -156,6 +161,7 @@ class Life:
 
     async def delete_pod(self, index: int, grace: int | None = None) -> None:
         """Somebody deletes a pod, as `kubectl delete pod` does; with grace 0, as `--force` does."""
+        self.on_step("delete pod")
         self.ledger.add(f"deletion of pod {index}", charged=False)
         pod = self.gang()[index]["metadata"]
         options = {"gracePeriodSeconds": grace} if grace is not None else None
@@ -163,6 +169,7 @@ class Life:
 
     async def lose_node(self, index: int) -> str:
         """The node of one of its pods goes silent; returns its name, for `return_node`."""
+        self.on_step("lose node")
         name = str(self.gang()[index]["spec"]["nodeName"])
         self.ledger.node_lost(f"loss of node {name}")
         await self.admin.annotate(f"{CORE}/nodes/{name}", {_LOST: "true"})
@@ -175,20 +182,33 @@ class Life:
 
     async def suspend(self) -> None:
         """Suspends it and waits until no pod remains and it says so."""
+        self.on_step("suspend")
         self.ledger.detours += 1
         await self._set_suspend(True)
+        await self.suspended()
+
+    async def suspended(self) -> None:
+        """Waits until no pod of it remains and it says so."""
         await self.scene.until(
             lambda: self.over() or (self.status.get("phase") == "Suspended" and not self._pods()),
             self.patience(),
             self._what("suspended"),
         )
+        # The watch may not show yet what a late call has just made; a list does.
+        deadline = time.monotonic() + self.patience()
+        while alive := [pod["metadata"]["name"] for pod in await self._listed("pods") if not _ended(pod)]:
+            if time.monotonic() > deadline:
+                raise TooLate(self._what(f"without pods while suspended, but there are {alive}"))
+            await asyncio.sleep(0.1)
 
     async def resume(self) -> None:
         """Lets it run again."""
+        self.on_step("resume")
         await self._set_suspend(False)
 
     async def succeed(self) -> None:
         """All its pods end with 0; waits until it has succeeded."""
+        self.on_step("succeed")
         self.ledger.succeeds = True
         await asyncio.gather(*(self._end_pod(pod, "0") for pod in self.gang()))
         await self.scene.until(self.over, self.patience(), self._what("succeeded"))
@@ -208,18 +228,20 @@ class Life:
 
     async def leftovers(self) -> list[str]:
         """Everything of ours that is still in the namespace, given time for the garbage collector."""
-        deadline = asyncio.get_running_loop().time() + self.patience()
+        deadline = time.monotonic() + self.patience()
         while True:
             found = [
                 f"{kind} {item['metadata']['name']}"
                 for kind in ("pods", "services", "configmaps")
-                for item in await self.admin.items(
-                    f"{CORE}/namespaces/{self.namespace}/{kind}?labelSelector={LABEL_JOB_UID}"
-                )
+                for item in await self._listed(kind)
             ]
-            if not found or asyncio.get_running_loop().time() > deadline:
+            if not found or time.monotonic() > deadline:
                 return found
             await asyncio.sleep(0.2)
+
+    async def _listed(self, kind: str) -> list[Json]:
+        path = f"{CORE}/namespaces/{self.namespace}/{kind}?labelSelector={LABEL_JOB_UID}"
+        return await self.admin.items(path)
 
     def _pods(self) -> list[str]:
         return [

@@ -26,6 +26,7 @@ class Outcome:
         seconds: How long it took.
         note: What was done to the operator.
         log: The operator's log.
+        points: At how many points of a sweep it was killed.
     """
 
     label: str
@@ -35,6 +36,7 @@ class Outcome:
     seconds: float
     note: str = ""
     log: Path | None = None
+    points: int = 0
 
     def __str__(self) -> str:
         head = f"{self.label}: {self.note or 'undisturbed'}; {self.counted} calls, {self.seconds:.1f} s"

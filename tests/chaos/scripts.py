@@ -38,4 +38,10 @@ async def full(life: Life) -> None:
     await life.succeed()
 
 
-SCRIPTS: Final[dict[str, Script]] = {"start": start, "incident": incident, "full": full}
+async def called_off(life: Life) -> None:
+    """Suspended while it starts."""
+    await life.create()
+    await life.suspend()
+
+
+SCRIPTS: Final[dict[str, Script]] = {"start": start, "incident": incident, "full": full, "called-off": called_off}

@@ -1,15 +1,20 @@
-"""The crash sweep: the operator is killed before and after each of its mutating calls, once each."""
+"""The crash sweep: the operator is killed before and after each of its mutating calls, once each.
+
+A life is a row of steps (create, a pod's exit, a deleted pod, ...), and before each the job has settled, whatever was
+done to the operator until then. So one life can bear one kill per step: life number j kills at the j-th call of every
+step.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from tests.chaos.arena import Arena
+from tests.chaos.arena import Arena, Stage
 from tests.chaos.calls import Call
-from tests.chaos.processes import Supervisor
 from tests.chaos.proxy import Moment
 from tests.chaos.runs import Outcome, elapsed, see_through
 from tests.chaos.scripts import SCRIPTS
@@ -17,7 +22,10 @@ from tests.chaos.scripts import SCRIPTS
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Where the operator is killed: at its `count`-th counted call, or write of the Lease; 0 stands for never."""
+    """Where the operator is killed: at the `count`-th counted call of each step; 0 stands for never.
+
+    With `leases`, at that write of its Lease instead, once in the life.
+    """
 
     count: int = 0
     moment: Moment = Moment.BEFORE
@@ -26,40 +34,56 @@ class Point:
     def __str__(self) -> str:
         return f"{'lease-' * self.leases}{self.count:03d}-{self.moment}"
 
-    def is_at(self, count: int, call: Call, moment: Moment) -> bool:
-        """Whether this is the point."""
-        return (count, moment, call.resource == "leases") == (self.count, self.moment, self.leases)
-
 
 @dataclass
 class KillAt:
-    """The hook that kills, once. *Before*: the call is not sent. *After*: it was carried out, and nobody hears it."""
+    """The hook that kills. *Before*: the call is not sent. *After*: it was carried out, and nobody hears of it.
+
+    Attributes:
+        fired: The calls at which it did, each with its step.
+        lengths: How many counted calls each step had.
+    """
 
     point: Point
-    operator: Supervisor | None = None
-    fired: Call | None = None
+    stage: Stage | None = None
+    fired: list[tuple[str, Call]] = field(default_factory=list)
+    lengths: Counter[str] = field(default_factory=Counter)
+    _step: str = ""
+    _places: dict[int, tuple[str, int]] = field(default_factory=dict)
+    _done: set[str] = field(default_factory=set)
+
+    def begin(self, step: str) -> None:
+        """A step begins."""
+        self._step = step
 
     async def __call__(self, count: int, call: Call, moment: Moment) -> bool:
         """Kills if this is the point."""
-        if self.fired or not self.point.is_at(count, call, moment):
+        lease = call.resource == "leases"
+        if not lease and moment is Moment.BEFORE:
+            self.lengths[self._step] += 1
+            self._places[count] = (self._step, self.lengths[self._step])
+        step, place = ("lease", count) if lease else self._places[count]
+        if step in self._done or self.point != Point(place, moment, lease):
             return True
-        assert self.operator
-        assert self.operator.process
-        self.fired = call
-        process = self.operator.process
+        assert self.stage
+        assert self.stage.operator.process
+        self._done.add(step)
+        self.fired.append((step, call))
+        process = self.stage.operator.process
         process.kill()
         await process.ended.wait()
         return False
 
 
-async def run_point(arena: Arena, script: str, point: Point) -> Outcome:
-    """One life with one kill."""
+async def run_point(arena: Arena, script: str, point: Point) -> tuple[Outcome, KillAt]:
+    """One life with one kill per step."""
     async with arena.slot() as slot:
         began, hook = time.monotonic(), KillAt(point)
         life = slot.life()
+        life.on_step = hook.begin
         label = f"{script}-{point}"
         async with slot.stage(label, hook=hook, identity="operator-0") as stage:
-            hook.operator = stage.operator
+            hook.stage = stage
             violations = await see_through(
                 slot,
                 life,
@@ -68,27 +92,23 @@ async def run_point(arena: Arena, script: str, point: Point) -> Outcome:
                 undisturbed=not point.count,
                 uninstalled=point.count % 2 == 1,
             )
-        note = f"killed {point.moment} {hook.fired}" if hook.fired else ""
+        note = f"killed {point.moment} " + ", ".join(f"{call} ({step})" for step, call in hook.fired)
         log = arena.logs / f"{label}.log"
-        return Outcome(label, violations, stage.proxy.counted, stage.operator.starts, elapsed(began), note, log)
+        seconds, starts = elapsed(began), stage.operator.starts
+        note = note if hook.fired else ""
+        return Outcome(label, violations, stage.proxy.counted, starts, seconds, note, log, len(hook.fired)), hook
 
 
-async def sweep(arena: Arena, script: str, first: int = 1) -> AsyncIterator[Outcome]:
-    """An undisturbed life, which says how many points there are, then one life per point.
-
-    Args:
-        arena: Where.
-        script: Which life.
-        first: The first call that is swept; those before it may have been swept by a shorter script.
-    """
-    baseline = await run_point(arena, script, Point())
+async def sweep(arena: Arena, script: str) -> AsyncIterator[Outcome]:
+    """An undisturbed life, which says how many calls its longest step has; then one life per such call and moment."""
+    baseline, hook = await run_point(arena, script, Point())
     yield baseline
-    points = [Point(count, moment) for count in range(first, baseline.counted + 1) for moment in Moment]
-    async for outcome in all_of(arena, script, points):
+    points = [Point(count, moment) for count in range(1, max(hook.lengths.values()) + 1) for moment in Moment]
+    async for outcome in all_of(arena, script, [Point(1, moment, leases=True) for moment in Moment] + points):
         yield outcome
 
 
 async def all_of(arena: Arena, script: str, points: Iterable[Point]) -> AsyncIterator[Outcome]:
     """As many at once as there are slots; in the order in which they end."""
     for done in asyncio.as_completed([asyncio.ensure_future(run_point(arena, script, point)) for point in points]):
-        yield await done
+        yield (await done)[0]

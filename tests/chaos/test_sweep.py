@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.chaos.arena import Arena
-from tests.chaos.proxy import Moment
 from tests.chaos.runs import Outcome
 from tests.chaos.scripts import SCRIPTS
-from tests.chaos.sweep import Point, all_of, run_point, sweep
+from tests.chaos.sweep import Point, run_point, sweep
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -17,32 +16,17 @@ def red(outcomes: list[Outcome]) -> list[str]:
     return [f"{outcome}\n{outcome.tail()}" for outcome in outcomes if outcome.violations]
 
 
-async def test_a_start_survives_a_kill_before_and_after_every_call(arena: Arena) -> None:
-    outcomes = [outcome async for outcome in sweep(arena, "start")]
-    assert red(outcomes) == []
-    assert len(outcomes) > 20
-    assert sum(outcome.starts > 1 for outcome in outcomes) >= len(outcomes) - 3  # all but the undisturbed life
-
-
-async def test_an_incident_survives_a_kill_before_and_after_every_call(arena: Arena) -> None:
-    """K03 and others: the budget counts each incident once, whenever the operator dies."""
-    start = await run_point(arena, "start", Point())
-    outcomes = [outcome async for outcome in sweep(arena, "incident", first=start.counted - 1)]
+async def test_start_and_incident_survive_a_kill_before_and_after_every_call(arena: Arena) -> None:
+    """K03 and others: each incident is counted once and no pod is made twice, whenever the operator dies."""
+    outcomes = [outcome async for outcome in sweep(arena, "incident")]
     assert red(outcomes) == []
     assert len(outcomes) > 30
-    assert sum(outcome.starts > 1 for outcome in outcomes) >= len(outcomes) - 5
-
-
-async def test_taking_the_lease_survives_a_kill(arena: Arena) -> None:
-    points = [Point(1, moment, leases=True) for moment in Moment]
-    outcomes = [outcome async for outcome in all_of(arena, "start", points)]
-    assert red(outcomes) == []
-    assert [outcome.starts for outcome in outcomes] == [2, 2]
+    assert sum(outcome.points for outcome in outcomes) > 50
 
 
 async def test_a_whole_life_is_as_cheap_as_it_says_and_a_quiet_one_is_free(arena: Arena) -> None:
     """The write budget of an undisturbed life with four incidents; and no call at all while nothing happens."""
-    outcome = await run_point(arena, "full", Point())
+    outcome, _ = await run_point(arena, "full", Point())
     assert red([outcome]) == []
     async with arena.slot() as slot:
         life = slot.life()
