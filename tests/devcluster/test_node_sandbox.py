@@ -86,7 +86,9 @@ def test_mounts_appear_at_paths_that_do_not_exist_and_change_nothing(
     host = _folder(tmp_path / "host", kept="k")
     (host / "link").symlink_to("below/there")
     (host / "below").mkdir()
+    (host / "exists").mkdir()
     mounts = {
+        f"{host}/exists": two,  # must survive that entries are made beside it
         "/etc/devcluster-x/one": one,
         "/etc/devcluster-y": two,
         "/devcluster-top": one,
@@ -99,15 +101,16 @@ def test_mounts_appear_at_paths_that_do_not_exist_and_change_nothing(
     paths = [
         "/etc/devcluster-x/one/a", "/etc/devcluster-y/b", "/devcluster-top/a", "/devcluster-top/inner/b",
         f"{host}/kept", f"{host}/new/b", f"{host}/below/there/far/a", f"{host}/file", "/devcluster-frozen/b",
+        f"{host}/exists/b",
     ]  # fmt: skip
     script = 'for p in "$@"; do cat $p; echo; done; test -e /etc/passwd && echo host; touch /devcluster-frozen/x'
     run = launch(isolation, "sh", "-c", script, "sh", *paths, mounts=mounts, working_dir="/devcluster-work")
     assert "started" in run.says()
     assert run.says() == {"ended": 1}, "touch is refused"
-    assert run.output()[:10] == ["1", "2", "1", "2", "k", "2", "1", "1", "2", "host"]
+    assert run.output()[:11] == ["1", "2", "1", "2", "k", "2", "1", "1", "2", "2", "host"]
     assert "Read-only file system" in run.output()[-1]
-    assert sorted(entry.name for entry in host.iterdir()) == ["below", "kept", "link"]
-    assert list((host / "below").iterdir()) == []
+    assert sorted(entry.name for entry in host.iterdir()) == ["below", "exists", "kept", "link"]
+    assert list((host / "below").iterdir()) == list((host / "exists").iterdir()) == []
     assert (one / "inner").is_dir(), "a mount point inside a volume is made in the volume"
     assert not [name for name in (*os.listdir("/"), *os.listdir("/etc")) if name.startswith("devcluster-")]
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
@@ -154,6 +157,18 @@ def test_ends(launch: Launch, isolation: str, letters: str) -> None:
         run.tell(letters)
     assert run.says() == {"ended": 5 if letters == "T" else 137}
     assert not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize("isolation", [*NAMESPACES, NONE])
+def test_a_runaway_child_ends_with_its_container(launch: Launch, tmp_path: Path, isolation: str) -> None:
+    beat = tmp_path / "beat"
+    runaway = f"(setsid sh -c 'while true; do echo x >> {beat}; sleep 0.02; done' &)"
+    run = launch(isolation, "sh", "-c", f"{runaway}; while [ ! -s {beat} ]; do sleep 0.02; done; exit 3")
+    assert "started" in run.says()
+    assert run.says() == {"ended": 3}
+    size = beat.stat().st_size
+    with pytest.raises(AssertionError, match="it goes on"):
+        eventually(lambda: beat.stat().st_size > size, "it goes on", 0.5)
 
 
 @pytest.mark.parametrize("isolation", [*NAMESPACES, NONE])
