@@ -60,9 +60,7 @@ def failed(pod: Pod, code: int = 1, when: float = 0, reason: str = "Error", **fi
 
 def succeeded(pod: Pod, when: float = 0, **fields: Any) -> Pod:
     """The pod, ended with exit code 0."""
-    return replace(
-        pod, state=PodState.SUCCEEDED, exit_code=0, finished_at=at(when), reason="Completed", **fields
-    )
+    return replace(pod, state=PodState.SUCCEEDED, exit_code=0, finished_at=at(when), reason="Completed", **fields)
 
 
 def running_status(attempt: int = 1, **fields: Any) -> TrainingJobStatus:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -47,20 +48,22 @@ def starting() -> Scene:
     return a_running_gang(a_pod(1, state=PodState.WAITING), phase=Phase.STARTING)
 
 
-def running(**fields: object) -> Scene:
-    return a_running_gang(**fields)  # type: ignore[arg-type]
+def running() -> Scene:
+    return a_running_gang()
 
 
 def restarting() -> Scene:
     """An incident has been judged; the next plan is awaited."""
-    return a_running_gang(phase=Phase.RESTARTING, attempt=2, planned=1, launched=1, incarnation=1).but(pods=(), offer=ROOM)
+    return a_running_gang(phase=Phase.RESTARTING, attempt=2, planned=1, launched=1, incarnation=1).but(
+        pods=(), offer=ROOM
+    )
 
 
 def suspended() -> Scene:
     return a_new_job(SUSPENDED).then()
 
 
-def with_policy(scene: Scene, **fields: object) -> Scene:
+def with_policy(scene: Scene, **fields: Any) -> Scene:
     return scene.but(job=a_job(a_policy(**fields)))
 
 
