@@ -49,6 +49,7 @@ def test_phases_and_conditions_from_start_to_success(cluster: Cluster, pods: Pod
         if name == "short":
             pods.wait_until("life", partial(_is, container="long", kind="running"), "both run")
         gates.open(name)
+        pods.wait_until("life", partial(_is, container=name, kind="terminated"), f"{name} has ended")
     watching.join()
     phases = [pod["status"]["phase"] for pod in seen]
     assert phases == sorted(phases, key=["Pending", "Running", "Succeeded"].index)
