@@ -11,7 +11,7 @@ from tests.controller.placement.clusters import a_gang, a_gang_pod, a_node, a_po
 
 
 def free_gpus(snapshot: Snapshot, node: str = "n1", uid: str = "other") -> int:
-    return snapshot.free_for(a_gang(uid), node).gpus
+    return snapshot.free_for(a_gang(uid))[node].gpus
 
 
 NODES = (a_node("n1", gpus=8), a_node("n2", gpus=8))
@@ -20,12 +20,12 @@ NODES = (a_node("n1", gpus=8), a_node("n2", gpus=8))
 def test_an_empty_node_has_all_that_is_allocatable() -> None:
     snapshot = a_snapshot([a_node("n1", cpu="3500m", memory="1Gi", gpus=8, pods=9, other={"rdma/ib": 1})])
     expected = Resources(cpu=3500, memory=2**30, gpus=8, pods=9, other=(("rdma/ib", 1),))
-    assert snapshot.free_for(a_gang("u"), "n1") == expected
+    assert snapshot.free_for(a_gang("u"))["n1"] == expected
 
 
 def test_foreign_pods_and_daemon_sets_count_with_the_pod_that_they_are() -> None:
     snapshot = a_snapshot([a_node("n1", cpu=4, pods=3)], [a_pod(cpu=1), a_pod(cpu="500m")])
-    left = snapshot.free_for(a_gang("u"), "n1")
+    left = snapshot.free_for(a_gang("u"))["n1"]
     assert (left.cpu, left.pods) == (2500, 1)
 
 

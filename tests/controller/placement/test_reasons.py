@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 
-from meshwright.placement.model import GangRequest, Refused, Snapshot
+from meshwright.placement.model import GangRequest, Snapshot
 from meshwright.placement.reasons import describe
 from meshwright.placement.solver import FirstFit
 from tests.controller.placement.clusters import a_gang, a_node, a_pod, a_reservation, a_role, a_snapshot, amount
 
 
 def told(gang: GangRequest, snapshot: Snapshot) -> str:
-    verdict = FirstFit().place(gang, snapshot)
-    assert isinstance(verdict, Refused)
-    return verdict.message
+    assert FirstFit().place(gang, snapshot) is None
+    return FirstFit().why_not(gang, snapshot).message
 
 
 def test_every_node_is_counted_under_its_cause() -> None:
@@ -31,8 +30,8 @@ def test_every_node_is_counted_under_its_cause() -> None:
     snapshot = a_snapshot(nodes, [a_pod("n1", gpus=1)], [a_reservation("other", {0: "n2"}, cpu=8)])
     assert told(a_gang("u", a_role(4, gpus=8, cpu=2, memory="1Gi")), snapshot) == (
         "4 pods of role worker each need 8 nvidia.com/gpu, 2 cpu, 1Gi memory; there is room for 1: of 7 nodes "
-        "1 with room, 1 busy (nvidia.com/gpu), 1 busy (cpu), 1 cordoned, 1 not ready, "
-        "1 with a taint that the pods do not tolerate, 1 too small (nvidia.com/gpu)"
+        "1 with room, 1 busy (nvidia.com/gpu), 1 busy (cpu), 1 too small (nvidia.com/gpu), 1 cordoned, 1 not ready, "
+        "1 with a taint that the pods do not tolerate"
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.placement.eligibility import NodeRules
-from meshwright.placement.model import GangRequest, Placed, Refused, Snapshot
+from meshwright.placement.model import GangRequest, Placed, Snapshot
 from meshwright.placement.resources import NOTHING, Resources
 from meshwright.placement.solver import FirstFit
 from tests.controller.placement import oracle
@@ -30,11 +30,11 @@ TOLERANT = NodeRules.parse({"tolerations": [{"operator": "Exists"}]})
 
 def place(gang: GangRequest, snapshot: Snapshot) -> dict[str, list[int]] | None:
     """Indexes of role `worker` by node; None if the gang was refused."""
-    verdict = FirstFit().place(gang, snapshot)
-    if isinstance(verdict, Refused):
+    placed = FirstFit().place(gang, snapshot)
+    if placed is None:
         return None
     found: dict[str, list[int]] = {}
-    for (_, index), node in verdict.nodes.items():
+    for (_, index), node in placed.nodes.items():
         found.setdefault(node, []).append(index)
     return {node: sorted(found[node]) for node in sorted(found)}
 
@@ -120,6 +120,12 @@ def test_a_kept_place_is_not_given_to_a_pod_that_lost_its_own() -> None:
     assert place(gang, a_snapshot(nodes)) == {"n0": [1], "n2": [0]}
 
 
+def test_a_place_that_others_have_filled_meanwhile_is_not_kept() -> None:
+    snapshot = a_snapshot(GPU_NODES, [a_pod("n0", gpus=1)])
+    gang = a_gang("u", a_role(2, gpus=8), prefer=prefers(_0="n0", _1="n1"))
+    assert place(gang, snapshot) == {"n1": [1], "n2": [0]}
+
+
 def test_its_own_terminating_pods_do_not_drive_a_gang_from_its_nodes() -> None:
     pods = [a_gang_pod("u", i, 1, f"n{i}", deleting=True, gpus=8) for i in range(4)]
     gang = a_gang("u", a_role(4, gpus=8), prefer=prefers(_0="n0", _1="n1", _2="n2", _3="n3"))
@@ -139,25 +145,26 @@ def test_reservations_of_others_are_respected() -> None:
 
 
 def test_large_pods_are_placed_before_small_ones_split_the_nodes() -> None:
-    nodes = [a_node("n0", gpus=8), a_node("n1", gpus=8)]
-    gang = a_gang("u", a_role(2, "ps", gpus=4), a_role(1, gpus=8))
-    assert isinstance(FirstFit().place(gang, a_snapshot(nodes)), Placed)
+    nodes = [a_node("n0", gpus=8), a_node("n1", gpus=4)]
+    placed = FirstFit().place(a_gang("u", a_role(1, "ps", gpus=4), a_role(1, gpus=8)), a_snapshot(nodes))
+    assert placed
+    assert placed.nodes == {("ps", 0): "n1", ("worker", 0): "n0"}
 
 
 def test_pods_with_little_choice_are_placed_before_others_take_their_nodes() -> None:
     nodes = [a_node("n0", cpu=4, labels={"pool": "a"}), a_node("n1", cpu=4)]
     choosy = NodeRules.parse({"nodeSelector": {"pool": "a"}})
     gang = a_gang("u", a_role(1, "large", cpu=4), a_role(1, "choosy", choosy, cpu=2))
-    verdict = FirstFit().place(gang, a_snapshot(nodes))
-    assert isinstance(verdict, Placed)
-    assert verdict.nodes == {("large", 0): "n1", ("choosy", 0): "n0"}
+    placed = FirstFit().place(gang, a_snapshot(nodes))
+    assert placed
+    assert placed.nodes == {("large", 0): "n1", ("choosy", 0): "n0"}
 
 
 def test_kept_places_give_way_when_the_gang_fits_only_without_them() -> None:
     nodes = [a_node("n0", gpus=8), a_node("n1", gpus=8)]
     before = {("small", 0): "n0", ("small", 1): "n1"}
     gang = a_gang("u", a_role(2, "small", gpus=4), a_role(1, "large", gpus=8), prefer=before)
-    assert isinstance(FirstFit().place(gang, a_snapshot(nodes)), Placed)
+    assert FirstFit().place(gang, a_snapshot(nodes))
 
 
 # Small examples find what there is to find, and the machine may be busy.
@@ -211,15 +218,15 @@ def taken(gang: GangRequest, placed: Placed) -> dict[str, Resources]:
 def test_a_gang_is_placed_whole_within_what_is_free_and_only_where_it_may_run(
     gang: GangRequest, snapshot: Snapshot
 ) -> None:
-    verdict = FirstFit().place(gang, snapshot)
-    if isinstance(verdict, Refused):
+    placed = FirstFit().place(gang, snapshot)
+    if placed is None:
         return
-    assert set(verdict.nodes) == {member for role in gang.roles for member in role.members()}
-    for node, wanted in taken(gang, verdict).items():
+    assert set(placed.nodes) == {member for role in gang.roles for member in role.members()}
+    for node, wanted in taken(gang, placed).items():
         free = dict(snapshot.free[node].items())
         assert all(want <= free.get(name, 0) for name, want in wanted.items() if want)
     rules, nodes = {role.role: role.rules for role in gang.roles}, {node.name: node for node in snapshot.nodes}
-    assert all(rules[role].obstacle(nodes[node]) is None for (role, _), node in verdict.nodes.items())
+    assert all(rules[role].obstacle(nodes[node]) is None for (role, _), node in placed.nodes.items())
 
 
 @a_few
@@ -231,7 +238,7 @@ def test_equal_pods_find_a_place_exactly_when_an_exhaustive_search_does(
     open_to_us = [n for n in snapshot.nodes if (tolerant or not n.taints) and (tolerant or not n.unschedulable)]
     free = tuple((f.cpu, f.gpus, f.pods) for f in (snapshot.free[n.name] for n in open_to_us))
     one = amount(**request)
-    found = isinstance(FirstFit().place(gang, snapshot), Placed)
+    found = FirstFit().place(gang, snapshot) is not None
     assert found == oracle.fits(pods, (one.cpu, one.gpus, one.pods), free)
 
 

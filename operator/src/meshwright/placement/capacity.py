@@ -56,13 +56,11 @@ def snapshot(
         pods: every bound pod that has not ended, our own included.
         reservations: of every job that holds places, the ones of its current incarnation.
     """
-    every = tuple(nodes)
-    free = {node.name: node.allocatable for node in every}
+    used: dict[str, Resources] = {}
     own: dict[str, dict[str, Resources]] = {}
 
     def take(node: str, amount: Resources, job_uid: str) -> None:
-        if node in free:
-            free[node] -= amount
+        used[node] = used.get(node, NOTHING) + amount
         if job_uid:
             mine = own.setdefault(job_uid, {})
             mine[node] = mine.get(node, NOTHING) + amount
@@ -76,7 +74,8 @@ def snapshot(
         for (role, index), node in reservation.nodes.items():
             if (reservation.job_uid, reservation.incarnation, role, index) not in filled:
                 take(node, reservation.requests[role], reservation.job_uid)
-    return Snapshot(every, free, own)
+    every = tuple(nodes)
+    return Snapshot(every, {node.name: node.allocatable - used.get(node.name, NOTHING) for node in every}, own)
 
 
 def _owning_job(metadata: Mapping[str, Any]) -> tuple[str, str]:

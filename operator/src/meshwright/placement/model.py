@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from meshwright.placement.eligibility import ANYWHERE, NodeRules
+from meshwright.placement.eligibility import ANYWHERE, NodeRules, Obstacle
 from meshwright.placement.nodes import NodeCapacity, Taint
 from meshwright.placement.resources import NOTHING, Resources
 
@@ -93,6 +93,14 @@ class Reservation:
     """Requests of a pod, by role."""
 
 
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """What nodes say to pods with certain rules."""
+
+    takers: tuple[NodeCapacity, ...]
+    obstacles: Counter[Obstacle]
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """Every node, and what is left of it, at one moment."""
@@ -104,19 +112,28 @@ class Snapshot:
     """By job UID and node: what that gang holds or has reserved."""
     held: frozenset[str] = frozenset()
     """Nodes that are kept for gangs ahead in the queue."""
-    _takers: dict[NodeRules, tuple[NodeCapacity, ...]] = field(default_factory=dict, repr=False, compare=False)
+    _verdicts: dict[NodeRules, Verdicts] = field(default_factory=dict, repr=False, compare=False)
+    """What was found out once; most gangs of a queue are alike, and nodes do not change within a snapshot."""
 
-    def free_for(self, gang: GangRequest, node: str) -> Resources:
-        """What the gang may take of the node. Its own pods there count as free: they give way to its new ones."""
-        own = self.own.get(gang.job_uid, {}).get(node)
-        return self.free[node] if own is None else self.free[node] + own
+    def free_for(self, gang: GangRequest) -> dict[str, Resources]:
+        """What the gang may take of every node. Its own pods count as free: they give way to its new ones."""
+        own = self.own.get(gang.job_uid, {})
+        return {**self.free, **{node: self.free[node] + amount for node, amount in own.items() if node in self.free}}
 
     def takers(self, rules: NodeRules) -> tuple[NodeCapacity, ...]:
-        """Nodes that take pods with these rules, by name; remembered, since most gangs of a queue are alike."""
-        if rules not in self._takers:
-            fitting = (node for node in self.nodes if rules.obstacle(node) is None)
-            self._takers[rules] = tuple(sorted(fitting, key=lambda node: node.name))
-        return self._takers[rules]
+        """Nodes that take pods with these rules, by name."""
+        return self._judge(rules).takers
+
+    def obstacles(self, rules: NodeRules) -> Counter[Obstacle]:
+        """How many of the other nodes do not, by cause."""
+        return self._judge(rules).obstacles
+
+    def _judge(self, rules: NodeRules) -> Verdicts:
+        if rules not in self._verdicts:
+            verdicts = [(node, rules.obstacle(node)) for node in self.nodes]
+            takers = sorted((node for node, obstacle in verdicts if obstacle is None), key=lambda node: node.name)
+            self._verdicts[rules] = Verdicts(tuple(takers), Counter(o for _, o in verdicts if o is not None))
+        return self._verdicts[rules]
 
     def with_placed(self, gang: GangRequest, placed: Placed) -> Snapshot:
         """The same moment after the gang was given its nodes; what it holds elsewhere stays taken until it is gone."""

@@ -40,19 +40,18 @@ def admit(
     for gang in sorted(waiting, key=_turn):
         refusal = refusals.get(_shape(gang))
         if refusal is None:
-            verdict = solver.place(gang, snapshot)
-            if isinstance(verdict, Placed):
-                verdicts[gang.job_uid] = verdict
-                snapshot = snapshot.with_placed(gang, verdict)
+            placed = solver.place(gang, snapshot)
+            if placed is not None:
+                verdicts[gang.job_uid] = placed
+                snapshot = snapshot.with_placed(gang, placed)
                 refusals.clear()
                 continue
-            refusal = _look_closer(gang, verdict, snapshot, empty, solver)
-        kept = snapshot.held | refusal.keeps
-        if kept != snapshot.held:
-            snapshot = snapshot.holding(kept)
-            refusals.clear()
-        refusals[_shape(gang)] = refusal
-        verdicts[gang.job_uid] = turn(ahead) if refusal.only_held_back else refusal.verdict
+            refusal = _look_closer(gang, snapshot, empty, solver)
+            if not refusal.keeps <= snapshot.held:
+                snapshot = snapshot.holding(snapshot.held | refusal.keeps)
+                refusals.clear()
+            refusals[_shape(gang)] = refusal
+        verdicts[gang.job_uid] = refusal.verdict or turn(ahead)
         ahead += bool(refusal.keeps)
     return verdicts
 
@@ -63,19 +62,17 @@ _Shape = tuple[tuple[tuple[int, Resources, NodeRules], ...], str]
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    verdict: Refused
-    only_held_back: bool
-    """It would fit if no nodes were kept for those ahead."""
+    verdict: Refused | None
+    """None if it would fit, were no nodes kept for those ahead."""
     keeps: frozenset[str]
     """Nodes that those behind may not use."""
 
 
-def _look_closer(
-    gang: GangRequest, verdict: Refused, snapshot: Snapshot, empty: Snapshot, solver: Solver
-) -> _Refusal:
-    held_back = bool(snapshot.held) and isinstance(solver.place(gang, snapshot.holding(frozenset())), Placed)
-    ever = held_back or isinstance(solver.place(gang, empty), Placed)
-    return _Refusal(verdict, held_back, _usable(gang, empty) if ever else frozenset())
+def _look_closer(gang: GangRequest, snapshot: Snapshot, empty: Snapshot, solver: Solver) -> _Refusal:
+    held_back = bool(snapshot.held) and solver.place(gang, snapshot.holding(frozenset())) is not None
+    ever = held_back or solver.place(gang, empty) is not None
+    verdict = None if held_back else solver.why_not(gang, snapshot)
+    return _Refusal(verdict, _usable(gang, empty) if ever else frozenset())
 
 
 def _turn(gang: GangRequest) -> tuple[bool, int, datetime, str]:

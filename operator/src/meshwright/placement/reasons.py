@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
-from meshwright.placement.model import GangRequest, NodeCapacity, Refused, RoleRequest, Snapshot
-from meshwright.placement.resources import GPU, Resources
+from meshwright.placement.model import GangRequest, Refused, RoleRequest, Snapshot
+from meshwright.placement.resources import GPU, NOTHING, Resources
 from meshwright_api import names
 
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
@@ -13,15 +14,17 @@ _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
 
 def refusal(gang: GangRequest, snapshot: Snapshot) -> Refused:
     """What is missing for the first kind of pods that does not fit, node by node, by cause."""
+    free = snapshot.free_for(gang)
     sentences = []
     for role in gang.roles:
-        room = sum(_room(gang, role, node, snapshot) for node in snapshot.nodes)
+        open_to_it = [node for node in snapshot.takers(role.rules) if node.name not in snapshot.held]
+        room = sum(role.resources.times_in(free[node.name], role.replicas) for node in open_to_it)
         if room < role.replicas:
             pods = "1 pod of role" if role.replicas == 1 else f"{role.replicas} pods of role"
             need = "needs" if role.replicas == 1 else "each need"
             sentences.append(
                 f"{pods} {role.role} {need} {describe(role.resources)}; there is room for {room}: "
-                f"{_census(gang, role, snapshot)}"
+                f"{_census(role, snapshot, free)}"
             )
     if not sentences:
         sentences.append(f"each role alone would fit, but not all {gang.size} pods of the gang together")
@@ -42,29 +45,29 @@ def describe(resources: Resources) -> str:
     return ", ".join(f"{_amount(name, amounts[name])} {name}" for name in ordered if name in amounts) or "no resources"
 
 
-def _room(gang: GangRequest, role: RoleRequest, node: NodeCapacity, snapshot: Snapshot) -> int:
-    if node.name in snapshot.held or role.rules.obstacle(node) is not None:
-        return 0
-    return role.resources.times_in(snapshot.free_for(gang, node.name), role.replicas)
-
-
-def _census(gang: GangRequest, role: RoleRequest, snapshot: Snapshot) -> str:
+def _census(role: RoleRequest, snapshot: Snapshot, free: Mapping[str, Resources]) -> str:
     """Counts every node under one cause."""
     if not snapshot.nodes:
         return "the cluster has no nodes"
-    causes = Counter(_cause(gang, role, node, snapshot) for node in snapshot.nodes)
+    states = Counter(
+        (node.allocatable, NOTHING if node.name in snapshot.held else free[node.name], node.name in snapshot.held)
+        for node in snapshot.takers(role.rules)
+    )
+    causes: Counter[str] = Counter()
+    # Most nodes of a cluster are in one of a few states; each is judged once.
+    for state, count in states.items():
+        causes[_cause(role.resources, *state)] += count
+    causes.update({str(obstacle): count for obstacle, count in snapshot.obstacles(role.rules).items()})
     total = "1 node" if len(snapshot.nodes) == 1 else f"{len(snapshot.nodes)} nodes"
     return f"of {total} " + ", ".join(f"{count} {cause}" for cause, count in causes.most_common())
 
 
-def _cause(gang: GangRequest, role: RoleRequest, node: NodeCapacity, snapshot: Snapshot) -> str:
-    if obstacle := role.rules.obstacle(node):
-        return obstacle
-    if node.name in snapshot.held:
+def _cause(wanted: Resources, allocatable: Resources, free: Resources, held: bool) -> str:
+    if held:
         return "kept for jobs ahead"
-    if short := role.resources.short_of(node.allocatable):
+    if short := wanted.short_of(allocatable):
         return f"too small ({', '.join(short)})"
-    if short := role.resources.short_of(snapshot.free_for(gang, node.name)):
+    if short := wanted.short_of(free):
         return f"busy ({', '.join(short)})"
     return "with room"
 

@@ -72,18 +72,19 @@ class Resources:
 
     def times_in(self, free: Resources, most: int) -> int:
         """How often this fits into `free`, up to `most`."""
-        for wanted, there in (
-            (self.gpus, free.gpus),
-            (self.cpu, free.cpu),
-            (self.memory, free.memory),
-            (self.pods, free.pods),
-        ):
-            if wanted > 0:
-                most = min(most, max(0, there) // wanted)
+        # Written out, since this is asked of every node for every gang that waits.
+        if self.gpus > 0:
+            most = min(most, free.gpus // self.gpus)
+        if self.cpu > 0:
+            most = min(most, free.cpu // self.cpu)
+        if self.memory > 0:
+            most = min(most, free.memory // self.memory)
+        if self.pods > 0:
+            most = min(most, free.pods // self.pods)
         if self.other and most > 0:
-            amounts = dict(free.other)
-            most = min([most, *(max(0, amounts.get(name, 0)) // wanted for name, wanted in self.other if wanted > 0)])
-        return most
+            there = dict(free.other)
+            most = min([most, *(there.get(name, 0) // wanted for name, wanted in self.other if wanted > 0)])
+        return max(most, 0)
 
     def _combine(self, that: Resources, how: Callable[[int, int], int]) -> Resources:
         other: tuple[tuple[str, int], ...] = ()

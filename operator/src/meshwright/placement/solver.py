@@ -15,8 +15,12 @@ from meshwright.placement.resources import Resources
 class Solver(Protocol):
     """Finds a place for a whole gang, or says why there is none. Equal input gives equal output."""
 
-    def place(self, gang: GangRequest, snapshot: Snapshot) -> Placed | Refused:
-        """A node for every pod of the gang within what the snapshot has free, or the reason why not."""
+    def place(self, gang: GangRequest, snapshot: Snapshot) -> Placed | None:
+        """A node for every pod of the gang within what the snapshot has free; None if there is no such place."""
+        ...
+
+    def why_not(self, gang: GangRequest, snapshot: Snapshot) -> Refused:
+        """What is missing, for a gang that was just given no place."""
         ...
 
 
@@ -37,15 +41,19 @@ class FirstFit:
     gang of several kinds is tried in several orders; it may still miss a place that an exhaustive search would find.
     """
 
-    def place(self, gang: GangRequest, snapshot: Snapshot) -> Placed | Refused:
-        """A node for every pod of the gang, or the reason why not."""
+    def place(self, gang: GangRequest, snapshot: Snapshot) -> Placed | None:
+        """A node for every pod of the gang, or None."""
         kinds = _kinds(gang, snapshot)
-        free = {node: snapshot.free_for(gang, node) for node in {node for kind in kinds for node in kind.nodes}}
+        free = snapshot.free_for(gang)
         keep = {member: node for member, node in gang.prefer.items() if node not in gang.avoid}
         for order, kept in _tries(kinds, keep):
             nodes = _pack(order, free, kept)
             if nodes is not None:
                 return Placed(nodes)
+        return None
+
+    def why_not(self, gang: GangRequest, snapshot: Snapshot) -> Refused:
+        """Room and need, counted."""
         return refusal(gang, snapshot)
 
 
