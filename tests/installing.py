@@ -33,9 +33,14 @@ def install(cluster: Cluster) -> Path:
 
 
 def _wait_served(cluster: Cluster) -> None:
-    deadline = time.monotonic() + 30
-    while not _exists(cluster, f"/apis/{names.API_VERSION}/{names.PLURAL}"):
-        assert time.monotonic() < deadline, "the CRD is not served"
+    """A CRD is served some time after it is stored; until then the API server says 404 or 429."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            cluster.request("GET", f"/apis/{names.API_VERSION}/{names.PLURAL}")
+            return
+        except ApiError as error:
+            assert time.monotonic() < deadline, f"the CRD is not served: {error}"
         time.sleep(0.1)
 
 

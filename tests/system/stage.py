@@ -76,18 +76,8 @@ class Stage:
         return dict(self.job(name).get("status") or {})
 
     def change(self, name: str, **spec: Any) -> None:
-        """Changes fields of the job's spec, as a user with `kubectl edit` would."""
-        for _ in range(20):
-            job = self.job(name)
-            job["spec"].update(spec)
-            try:
-                self.cluster.request("PUT", self.jobs_path(name), job)
-            except ApiError as error:
-                if error.code != 409:
-                    raise
-            else:
-                return
-        raise AssertionError(f"{name} changed under our hands twenty times")
+        """Changes fields of the job's spec, as a user with `kubectl patch` would."""
+        self.cluster.request("PATCH", self.jobs_path(name), {"spec": spec})
 
     def delete(self, name: str, propagation: str = "Background") -> None:
         """Deletes the job."""
@@ -122,24 +112,16 @@ class Stage:
         mine = self.pods(**{names.LABEL_INCARNATION: str(incarnation)})
         return sorted(mine, key=lambda p: (p["metadata"]["labels"][names.LABEL_ROLE], index_of(p)))
 
-    def end(self, pod: Json, how: str = "1") -> None:
-        """Ends a fake pod: `1`, `137:OOMKilled`, `1:Error:last words`."""
+    def end(self, pod: Json, how: str = "1") -> bool:
+        """Ends a fake pod: `1`, `137:OOMKilled`, `1:Error:last words`; False if the pod is gone already."""
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}"
-        current = self.cluster.request("GET", path)
-        current["metadata"].setdefault("annotations", {})[EXIT] = how
-        current["metadata"].pop("managedFields", None)
-        for _ in range(20):
-            try:
-                self.cluster.request("PUT", path, current)
-            except ApiError as error:
-                if error.code != 409:
-                    raise
-                current["metadata"]["resourceVersion"] = self.cluster.request("GET", path)["metadata"][
-                    "resourceVersion"
-                ]
-            else:
-                return
-        raise AssertionError("the pod changed under our hands twenty times")
+        try:
+            self.cluster.request("PATCH", path, {"metadata": {"annotations": {EXIT: how}}})
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return False
+        return True
 
     def delete_pod(self, pod: Json) -> None:
         """Deletes a pod as a user would."""
