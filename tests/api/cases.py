@@ -190,7 +190,7 @@ VOLUMES = (
         _volume(mountPath="/etc/x"),
         ("/etc/meshwright",),
     ),
-    Case("volume-name-reserved", _volume(name="meshwright-plan"), _volume(name="plan"), ("meshwright",)),
+    Case("volume-name-reserved", _volume(name="meshwright-plan"), _volume(name="plan"), ("meshwright-plan", "choose")),
     Case("volume-paths-differ", _volumes("/a", "/a"), _volumes("/a", "/b"), ("/a",)),
     Case(SCHEMA, _volume(name=None), _volume(), ("name",)),
     Case(SCHEMA, _volume(mountPath=None), _volume(), ("mountPath",)),

@@ -118,6 +118,8 @@ def _volumes() -> tuple[Rule, ...]:
     sources = [alias_of(Volume, name) for name in VOLUME_SOURCES]
     has = ", ".join(f"has(self.{source})" for source in sources)
     covers = f"self.mountPath == {text(reserved.MOUNT)} || self.mountPath.startsWith({text(reserved.MOUNT + '/')})"
+    kept = "holds Meshwright's launch plan; mount elsewhere, for example at /data"
+    ours = f"names that begin with {reserved.NAME_PREFIX} are Meshwright's; choose another, for example data"
     at = ("spec", "volumes", LIST)
     return (
         Rule(
@@ -142,14 +144,16 @@ def _volumes() -> tuple[Rule, ...]:
             name="volume-path-reserved",
             at=at,
             rule=f"!({covers})",
-            message=f"mountPath {reserved.MOUNT} holds Meshwright's launch plan; mount elsewhere, for example at /data",
+            message=f"{reserved.MOUNT} {kept}",
+            expression=f"self.mountPath + {text(f' {kept}')}",
             field=".mountPath",
         ),
         Rule(
             name="volume-name-reserved",
             at=at,
             rule=f"!self.name.startsWith({text(reserved.NAME_PREFIX)})",
-            message=f"names that begin with {reserved.NAME_PREFIX} are Meshwright's; choose another, for example data",
+            message=ours,
+            expression=f"self.name + {text(f': {ours}')}",
             field=".name",
         ),
         Rule(
