@@ -24,7 +24,7 @@ test: setup ## all tests
 	$(VENV)/python -m pytest --durations=15
 
 test-fast: setup ## the tests to run while you work
-	$(VENV)/python -m pytest -m "not slow" --durations=5
+	$(VENV)/python -m pytest -m "not slow and not cluster" --durations=5
 
 lint: setup ## format, style, types, layers
 	$(VENV)/ruff format --check .
@@ -34,6 +34,7 @@ lint: setup ## format, style, types, layers
 	$(VENV)/lint-imports
 
 generate: setup ## write again what is generated from sources in this repository
+	$(VENV)/python -m meshwright_api generate
 	$(VENV)/python -m demo.manifest
 
 mutants: setup ## break each guard on purpose and see a test go red

@@ -12,13 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from demo import ground, telling, verdict
 from demo.errors import DemoError
 from demo.ground import Places
-from demo.manifest import SOURCES
+from demo.manifest import MANIFEST, SOURCES
 from demo.screen import Screen
 from demo.script_log import Line, Started, Step, is_time_to_kill
 from demo.verdict import Evaluation, Facts
@@ -55,16 +55,15 @@ class Story:
         """
         watcher, heard = Watcher(self.cluster), time.monotonic()
         while self.status.phase not in (Phase.SUCCEEDED, Phase.FAILED):
-            view = watcher.look()
-            if view.lines or view.status != self.status:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > SILENCE_SECONDS:
-                raise DemoError(
-                    f"no news for {SILENCE_SECONDS:.0f} s; the operator's log is {self.places.operator_log}"
-                )
-            self._tell(view)
-            if self.killed is None and is_time_to_kill(self.lines):
-                self._kill(view)
+            if time.monotonic() - heard > SILENCE_SECONDS:
+                raise DemoError(f"no news for {SILENCE_SECONDS:.0f} s; the operator's log: {self.places.operator_log}")
+            with suppress(OSError):  # no answer in time, which on a busy machine happens
+                view = watcher.look()
+                if view.lines or view.status != self.status:
+                    heard = time.monotonic()
+                self._tell(view)
+                if self.killed is None and is_time_to_kill(self.lines):
+                    self._kill(view)
             ground.check_alive(self.cluster, self.places)
             time.sleep(LOOK_SECONDS)
 
@@ -200,7 +199,7 @@ def how_to_use(cluster: Cluster, places: Places, metrics: str) -> str:
         f"  export KUBECONFIG={cluster.kubeconfig}\n"
         f"  alias kubectl={cluster.kubectl_path}\n"
         f"  kubectl get tj,pods -o wide;  kubectl describe tj;  kubectl explain tj.spec;  curl {metrics}\n"
-        f"  kubectl replace --force -f {SOURCES.parent}/pytorch-text.yaml       # finds its checkpoint and is done\n"
+        f"  kubectl delete tj pytorch-text; kubectl apply -f {MANIFEST}    # finds its checkpoint and is done\n"
         f"To take it down:\n  {ground.command(places, 'down')}\n"
     )
 

@@ -72,7 +72,7 @@ class Watcher:
 def worker(pod: dict[str, Any]) -> Worker:
     """Reads a pod."""
     metadata = pod["metadata"]
-    container = next(iter(pod["status"].get("containerStatuses") or []), {})
+    container: dict[str, Any] = next(iter(pod["status"].get("containerStatuses") or []), {})
     runs = "running" in (container.get("state") or {})
     identity = container.get("containerID") or ""
     return Worker(

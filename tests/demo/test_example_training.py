@@ -17,6 +17,8 @@ import torch
 
 from tests.demo.gangs import Ended, Gang, Zygote
 
+pytestmark = pytest.mark.slow
+
 STEPS = 150
 ARGUMENTS = [
     *("--layers", "1", "--channels", "16", "--heads", "2", "--length", "32", "--batch", "4"),
