@@ -48,6 +48,21 @@ def test_the_wish_to_wait_is_taken_from_the_header_or_the_details() -> None:
     assert errors.from_status(429, {}).retry_after is None
 
 
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (errors.from_status(404, "404 page not found\n"), "404: 404 page not found"),
+        (
+            errors.from_status(409, {"kind": "Status", "reason": "Conflict", "message": "changed"}),
+            "409 Conflict: changed",
+        ),
+        (errors.Unreachable(0, "TimeoutError"), "no answer TimeoutError"),
+    ],
+)
+def test_what_is_said_of_an_error(error: errors.ApiError, text: str) -> None:
+    assert str(error) == text
+
+
 def test_the_tree_has_one_root() -> None:
     assert all(
         issubclass(kind, errors.ClusterError)

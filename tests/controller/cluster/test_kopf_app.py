@@ -145,9 +145,9 @@ async def test_a_job_is_noticed_and_only_its_status_is_written(
 
 @pytest.mark.parametrize("code", [403, 500, 503])
 async def test_it_outlives_a_server_that_refuses_everything(
-    operator: Callable[..., Any], stub: StubKube, eventually: Any, code: int
+    operator: Callable[..., Any], stub: StubKube, eventually: Any, caplog: pytest.LogCaptureFixture, code: int
 ) -> None:
-    """With Kopf's defaults the process ends after a minute of this."""
+    """With Kopf's defaults it ends after a minute of this."""
     async with operator() as task:
         stub.fault = lambda _: status(code)
         for kind in ("trainingjobs", "pods", "nodes"):
@@ -157,6 +157,7 @@ async def test_it_outlives_a_server_that_refuses_everything(
         assert not task.done()
         stub.fault = None
         await works(stub, eventually, "after")
+    assert "Kopf ended" not in caplog.text, "one life is enough"
 
 
 async def test_it_outlives_a_server_that_was_never_there(
@@ -172,9 +173,14 @@ async def test_it_outlives_a_server_that_was_never_there(
 
 
 async def test_it_outlives_a_token_that_expires_before_the_next_is_there(
-    operator: Callable[..., Any], stub: StubKube, kubeconfig: Callable[..., str], tmp_path: Path, eventually: Any
+    operator: Callable[..., Any],
+    stub: StubKube,
+    kubeconfig: Callable[..., str],
+    tmp_path: Path,
+    eventually: Any,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """With Kopf's defaults the process ends 2.5 s after a second 401."""
+    """With Kopf's defaults it ends 2.5 s after a second 401."""
     token = tmp_path / "token"
     token.write_text("token-one")
     stub.tokens = {"token-one"}
@@ -187,6 +193,7 @@ async def test_it_outlives_a_token_that_expires_before_the_next_is_there(
         assert not task.done()
         token.write_text("token-two\n")
         await works(stub, eventually, "after")
+    assert "Kopf ended" not in caplog.text, "one life is enough"
 
 
 async def test_a_life_after_kopf_ends(

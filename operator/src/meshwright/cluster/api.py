@@ -294,7 +294,7 @@ async def _read(response: aiohttp.ClientResponse) -> Json:
     try:
         body = json.loads(raw) if raw else {}
     except ValueError:
-        body = None
+        body = raw[:200].decode(errors="replace")
     if response.status < 400 and isinstance(body, dict):
         return body
     if response.status == 401:

@@ -97,7 +97,7 @@ class Credentials:
             return response
         response.release()
         if not await self.rejected(header):
-            # Kopf gives up for good on a second 401 with equal credentials, but waits out a broken connection.
+            # On a 401 Kopf logs in again without a pause, or gives up for good; a broken connection it waits out.
             raise aiohttp.ClientConnectionError("401: the API server rejects the token, and there is no newer one yet")
         return await self._send(request, handler, self._header)
 

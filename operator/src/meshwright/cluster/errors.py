@@ -57,7 +57,7 @@ class ApiError(ClusterError):
         details: Mapping[str, Any] | None = None,
         retry_after: float | None = None,
     ) -> None:
-        super().__init__(f"{status or 'no answer'} {reason}: {message}".strip())
+        super().__init__(": ".join(filter(None, (f"{status or 'no answer'} {reason}".strip(), message))))
         self.status = status
         self.reason = reason
         self.message = message
@@ -129,7 +129,8 @@ def from_status(code: int, body: object, retry_after: float | None = None) -> Ap
     status = body if isinstance(body, Mapping) and body.get("kind") == "Status" else {}
     details = status.get("details")
     details = details if isinstance(details, Mapping) else {}
-    reason, message = str(status.get("reason") or ""), str(status.get("message") or "")
+    text = body.strip() if isinstance(body, str) else ""
+    reason, message = str(status.get("reason") or ""), str(status.get("message") or text)
     if retry_after is None and isinstance(details.get("retryAfterSeconds"), int | float):
         retry_after = float(details["retryAfterSeconds"]) or None
     kind = _BY_STATUS.get(code, ServerError if code >= 500 else ApiError)

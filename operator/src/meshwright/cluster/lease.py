@@ -161,11 +161,8 @@ class Leadership:
         except NotFound:
             return await self._create()
         self._observe(lease)
-        if self.holder not in ("", self.identity):
-            if self.held.is_set():
-                return False  # Somebody led in between: this term is over, even if theirs is, too.
-            if not self._expired():
-                return False
+        if self.holder not in ("", self.identity) and not self._expired():
+            return False  # Also when this process led: somebody took over, and that record was only just observed.
         try:
             return await self._write(lease)
         except Conflict:
