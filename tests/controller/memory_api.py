@@ -1,0 +1,75 @@
+"""An API server in memory, as far as acting needs one: names are unique, deletions name a UID, calls are noted."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from meshwright.cluster.api import Listing
+from meshwright.cluster.errors import AlreadyExists, ApiError, NotFound
+from meshwright.cluster.resources import Resource
+
+Json = dict[str, Any]
+Key = tuple[str, str, str]
+
+
+class MemoryApi:
+    """Stands in for `ApiServer`.
+
+    Attributes:
+        objects: What there is, by (plural, namespace, name).
+        calls: (verb, plural, name) of every call that changed something.
+        refuse: Raised instead of creating an object of that plural.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[Key, Json] = {}
+        self.calls: list[tuple[str, str, str]] = []
+        self.refuse: dict[str, ApiError] = {}
+        self._numbers = itertools.count(1)
+
+    async def create(self, resource: Resource, namespace: str | None, body: Json) -> Json:
+        if resource.plural in self.refuse:
+            raise self.refuse[resource.plural]
+        key = (resource.plural, namespace or "", body["metadata"]["name"])
+        if key in self.objects:
+            raise AlreadyExists(409, "AlreadyExists", f"{key} exists")
+        stored = copy.deepcopy(body)
+        stored["metadata"] |= {"uid": f"uid-{next(self._numbers)}", "namespace": namespace}
+        self.objects[key] = stored
+        self.calls.append(("create", resource.plural, key[2]))
+        return copy.deepcopy(stored)
+
+    async def get(self, resource: Resource, namespace: str | None, name: str) -> Json:
+        found = self.objects.get((resource.plural, namespace or "", name))
+        if found is None:
+            raise NotFound(404, "NotFound", f"{resource.plural} {name} is not there")
+        return copy.deepcopy(found)
+
+    async def list(self, resource: Resource, namespace: str | None, *, query: Mapping[str, str]) -> Listing:
+        wanted = [part.partition("=") for part in query["labelSelector"].split(",")]
+        items = [
+            copy.deepcopy(item)
+            for (plural, where, _), item in self.objects.items()
+            if (plural, where) == (resource.plural, namespace or "") and _selected(item, wanted)
+        ]
+        return Listing(items, "1")
+
+    async def delete(
+        self, resource: Resource, namespace: str | None, name: str, *, uid: str, grace_seconds: int | None = None
+    ) -> None:
+        key = (resource.plural, namespace or "", name)
+        if key in self.objects and self.objects[key]["metadata"]["uid"] == uid:
+            del self.objects[key]
+            self.calls.append(("delete", resource.plural, name))
+
+    def names(self, plural: str) -> list[str]:
+        """Names of all objects of a kind."""
+        return sorted(name for kind, _, name in self.objects if kind == plural)
+
+
+def _selected(item: Json, wanted: list[tuple[str, str, str]]) -> bool:
+    labels = item["metadata"].get("labels") or {}
+    return all(key in labels and (not equals or labels[key] == value) for key, equals, value in wanted)

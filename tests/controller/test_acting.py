@@ -1,0 +1,130 @@
+"""Effects are safe to repeat, and touch nothing that is not ours."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from meshwright.acting import Refused, carry_out, load_plan
+from meshwright.cluster.api import ApiServer
+from meshwright.cluster.errors import Forbidden
+from meshwright.jobs import KnownJob
+from meshwright.lifecycle.model import CreatePod, DeletePod, Identity, StorePlan
+from meshwright_api import names
+from meshwright_api.job import Metadata
+from tests.controller.memory_api import MemoryApi
+from tests.controller.rendering.jobs import UID, a_job, a_role, frozen
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+POD_0 = names.pod_name("demo", UID, "worker", 0, 1)
+
+
+class Bench:
+    """A job with a plan in hand, and an API server in memory."""
+
+    def __init__(self, incarnation: int = 1) -> None:
+        self.api = MemoryApi()
+        self.plan_of(incarnation)
+
+    def plan_of(self, incarnation: int) -> None:
+        self.known = KnownJob({}, Metadata(name="demo", namespace="team", uid=UID))
+        self.known.memory.frozen = frozen(a_job(a_role(2)), attempt=incarnation, incarnation=incarnation)
+        self.incarnation = incarnation
+
+    async def do(self, *actions: Any) -> None:
+        await carry_out(cast(ApiServer, self.api), self.known, actions, NOW)
+
+    async def store(self) -> None:
+        assert self.known.memory.frozen
+        await self.do(StorePlan(self.known.memory.frozen.sha256, self.incarnation))
+
+    async def load(self, sha256: str) -> Any:
+        return await load_plan(cast(ApiServer, self.api), self.known, self.incarnation, sha256)
+
+
+def create(index: int = 0, incarnation: int = 1) -> CreatePod:
+    return CreatePod(Identity("worker", index, incarnation))
+
+
+async def test_k51_k52_a_pod_that_exists_already_is_taken_and_never_made_twice() -> None:
+    bench = Bench()
+    await bench.do(create(0))
+    await bench.do(create(0), create(1))
+    assert bench.api.names("pods") == [POD_0, names.pod_name("demo", UID, "worker", 1, 1)]
+    assert [call for call in bench.api.calls if call[2] == POD_0] == [("create", "pods", POD_0)]
+
+
+async def test_a_created_pod_is_believed_in_before_the_cache_shows_it() -> None:
+    bench = Bench()
+    await bench.do(create(1))
+    ((pod, when),) = bench.known.memory.created.values()
+    assert (pod.identity, when) == (Identity("worker", 1, 1), NOW)
+
+
+async def test_a_foreign_pod_in_our_place_is_not_touched() -> None:
+    bench = Bench()
+    bench.api.objects[("pods", "team", POD_0)] = {"metadata": {"name": POD_0, "uid": "theirs"}}
+    with pytest.raises(Refused, match=POD_0):
+        await bench.do(create(0))
+    assert bench.api.objects[("pods", "team", POD_0)]["metadata"]["uid"] == "theirs"
+
+
+async def test_a_pod_that_the_server_refuses_does_not_keep_the_others_from_being_tried() -> None:
+    bench = Bench()
+    bench.api.refuse["pods"] = Forbidden(403, "Forbidden", "exceeded quota: gpus")
+    with pytest.raises(Refused, match="exceeded quota"):
+        await bench.do(create(0), create(1))
+
+
+async def test_a_deletion_names_the_pod_it_means() -> None:
+    bench = Bench()
+    await bench.do(create(0))
+    await bench.do(DeletePod(POD_0, "another", 0))
+    assert bench.api.names("pods") == [POD_0]
+    uid = bench.api.objects[("pods", "team", POD_0)]["metadata"]["uid"]
+    await bench.do(DeletePod(POD_0, uid, 0))
+    assert bench.api.names("pods") == []
+    assert uid in bench.known.memory.deleted
+
+
+async def test_a_plan_is_stored_once_and_read_back_only_under_its_hash() -> None:
+    bench = Bench()
+    await bench.store()
+    await bench.store()
+    assert len(bench.api.names("configmaps")) == 2
+    assert bench.api.names("services") == [names.gang_name("demo", UID)]
+    sha256 = bench.known.memory.stored
+    assert (await bench.load(sha256)) == bench.known.memory.frozen
+    assert await bench.load("0" * 64) is None
+
+
+async def test_another_plan_under_our_name_is_replaced() -> None:
+    bench = Bench()
+    name = names.plan_name("demo", UID, 1)
+    bench.api.objects[("configmaps", "team", name)] = {
+        "metadata": {"name": name, "uid": "forged"},
+        "data": {"plan.json": "{}"},
+    }
+    await bench.store()
+    assert bench.api.objects[("configmaps", "team", name)]["metadata"]["uid"] != "forged"
+    assert await bench.load(bench.known.memory.stored) is not None
+
+
+async def test_a_plan_that_was_tampered_with_is_no_plan() -> None:
+    bench = Bench()
+    await bench.store()
+    plan = bench.api.objects[("configmaps", "team", names.plan_name("demo", UID, 1))]
+    plan["data"] = {key: text.replace("worker", "walker") for key, text in plan["data"].items()}
+    assert await bench.load(bench.known.memory.stored) is None
+
+
+async def test_a_new_plan_removes_the_older_ones() -> None:
+    bench = Bench()
+    await bench.store()
+    bench.plan_of(2)
+    await bench.store()
+    assert bench.api.names("configmaps") == sorted(
+        (names.plan_name("demo", UID, 2), names.placement_name("demo", UID, 2))
+    )
