@@ -21,6 +21,17 @@ SOURCES = {"meshwright": "operator/src", "meshwright_api": "crds", "devcluster":
 
 
 @dataclass(frozen=True)
+class Edit:
+    """One change of a source file."""
+
+    file: str
+    """From the package's name on: `meshwright/lifecycle/budget.py`."""
+    old: str
+    """Stands in the file exactly once."""
+    new: str
+
+
+@dataclass(frozen=True)
 class Mutant:
     """A fault and the tests that must go red with it."""
 
@@ -28,16 +39,13 @@ class Mutant:
     """Row of `docs/robustness.md`: `K01`."""
     fault: str
     """The fault, in a few words."""
-    file: str
-    """Source file, from the package's name on: `meshwright/lifecycle/budget.py`."""
-    old: str
-    new: str
+    edits: tuple[Edit, ...]
     tests: tuple[str, ...]
 
     @property
-    def package(self) -> str:
-        """The package that is changed."""
-        return self.file.partition("/")[0]
+    def packages(self) -> set[str]:
+        """The packages that are changed."""
+        return {edit.file.partition("/")[0] for edit in self.edits}
 
 
 class Stale(Exception):
@@ -45,17 +53,19 @@ class Stale(Exception):
 
 
 def mutated(mutant: Mutant, folder: Path) -> Path:
-    """Copies the mutant's package to `folder` and changes it; returns what goes in front of the import path.
+    """Copies the mutant's packages to `folder` and changes them; returns what goes in front of the import path.
 
     Raises:
         Stale: the text to change is not there, or more than once.
     """
-    shutil.copytree(ROOT / SOURCES[mutant.package] / mutant.package, folder / mutant.package)
-    file = folder / mutant.file
-    text = file.read_text()
-    if text.count(mutant.old) != 1:
-        raise Stale(f"{mutant.file} has the text {text.count(mutant.old)} times, not once: {mutant.old!r}")
-    file.write_text(text.replace(mutant.old, mutant.new))
+    for package in mutant.packages:
+        shutil.copytree(ROOT / SOURCES[package] / package, folder / package)
+    for edit in mutant.edits:
+        file = folder / edit.file
+        text = file.read_text()
+        if text.count(edit.old) != 1:
+            raise Stale(f"{edit.file} has the text {text.count(edit.old)} times, not once: {edit.old!r}")
+        file.write_text(text.replace(edit.old, edit.new))
     return folder
 
 

@@ -6,8 +6,6 @@ from meshwright.lifecycle.model import Pod, PodState, Policy
 from meshwright.lifecycle.ranges import format_ranges, parse_ranges
 from meshwright_api.status import RoleIndexes, TrainingJobStatus
 
-DEFAULT_ROLE = "worker"
-
 Member = tuple[str, int]
 
 
@@ -48,10 +46,8 @@ def record(members: frozenset[Member], policy: Policy) -> tuple[RoleIndexes, ...
 def needed(policy: Policy) -> frozenset[Member]:
     """The members whose success is the job's.
 
-    `AllWorkers`: every pod of the role `worker`, or of all roles where no role has that name. `Rank0`: the first pod.
+    `AllWorkers`: every pod of every role, as every role has ranks: a `master` that still saves is not stopped because its
+    `worker`s are done. `Rank0`: the first pod.
     """
     members = tuple(policy.members())
-    if policy.success == "Rank0":
-        return frozenset(members[:1])
-    workers = frozenset(member for member in members if member[0] == DEFAULT_ROLE)
-    return workers or frozenset(members)
+    return frozenset(members[:1] if policy.success == "Rank0" else members)
