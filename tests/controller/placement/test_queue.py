@@ -85,6 +85,14 @@ def test_a_job_that_can_never_start_blocks_nobody() -> None:
     assert admitted([*impossible, whole("d", 4, after=1)], a_snapshot(FOUR)) == {"d"}
 
 
+def test_what_a_waiting_job_is_told_counts_those_that_started_before_it() -> None:
+    verdicts = admit([whole("a", 5), whole("b", 1, after=1), whole("c", 5, after=2)], a_snapshot(FOUR))
+    assert isinstance(verdicts["a"], Refused)
+    assert isinstance(verdicts["c"], Refused)
+    assert "there is room for 4" in verdicts["a"].message
+    assert "there is room for 3" in verdicts["c"].message
+
+
 def test_the_large_one_starts_once_the_running_one_has_ended() -> None:
     waiting = [whole("large", 4), *(whole(f"small{i}", 1, after=i) for i in range(1, 9))]
     assert admitted(waiting, a_snapshot(FOUR)) == {"large"}

@@ -43,11 +43,13 @@ def a_role(
     return role | {"template": template}
 
 
-def a_job(*roles: Mapping[str, Any], name: str = "demo", uid: str = UID, **spec: Any) -> TrainingJob:
+def a_job(
+    *roles: Mapping[str, Any], name: str = "demo", namespace: str = "team", uid: str = UID, **spec: Any
+) -> TrainingJob:
     """A job read from its object, with the checks that every job goes through."""
     return parse_job(
         {
-            "metadata": {"name": name, "namespace": "team", "uid": uid, "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "metadata": {"name": name, "namespace": namespace, "uid": uid, "creationTimestamp": "2026-01-01T00:00:00Z"},
             "spec": {"roles": list(roles or [a_role()]), **spec},
         }
     )
