@@ -41,9 +41,16 @@ class Metrics:
     """All metrics of one process, in a registry of their own."""
 
     def __init__(self) -> None:
-        self.registry = r = CollectorRegistry()
+        self.registry = CollectorRegistry()
+        Gauge("meshwright_build_info", "Always 1.", ["version"], registry=self.registry).labels(operator_version()).set(
+            1
+        )
+        self._of_jobs(self.registry)
+        self._of_passes(self.registry)
+        self._of_the_api_server(self.registry)
 
-        # Jobs. Never a job's or a pod's name as a label: the number of series must not grow with use.
+    def _of_jobs(self, r: CollectorRegistry) -> None:
+        # Never a job's or a pod's name as a label: the number of series must not grow with use.
         self.jobs = Gauge(
             "trainingjob_jobs", "TrainingJobs by namespace and phase.", ["namespace", "phase"], registry=r
         )
@@ -70,8 +77,7 @@ class Metrics:
             registry=r,
         )
 
-        # The operator.
-        Gauge("meshwright_build_info", "Always 1.", ["version"], registry=r).labels(operator_version()).set(1)
+    def _of_passes(self, r: CollectorRegistry) -> None:
         self.leader = Gauge("meshwright_leader", "1 while this process leads.", registry=r)
         self.passes = Counter(
             "meshwright_passes",
@@ -87,6 +93,8 @@ class Metrics:
         self.oldest = Gauge(
             "meshwright_oldest_unreconciled_seconds", "For how long the longest waiting job has waited.", registry=r
         )
+
+    def _of_the_api_server(self, r: CollectorRegistry) -> None:
         self.api_requests = Counter(
             "meshwright_api_requests",
             "Requests to the API server. code: HTTP status, 0 when no answer came.",

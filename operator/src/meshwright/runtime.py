@@ -52,16 +52,7 @@ class Runtime:
         timings = Timings(silence_seconds=settings.watch_silence_seconds, delays=self._delays)
         self.pods = PodCache(self.api, (None,) if settings.capacity_reader else settings.watched, timings)
         self.nodes = NodeCache(self.api, timings, readable=settings.capacity_reader)
-        self.leadership = Leadership(
-            self.api,
-            namespace=settings.lease_namespace,
-            name=settings.lease_name,
-            identity=settings.identity,
-            times=LeaseTimes(
-                settings.lease_duration_seconds, settings.lease_renew_deadline_seconds, settings.lease_retry_seconds
-            ),
-            on_change=lambda leads: metrics.leader.set(leads),
-        )
+        self.leadership = self._candidate()
         self.api.before_write = self.leadership.require
         self.events = EventRecorder(
             self.api, settings.identity, on_result=lambda result: metrics.events.labels(result).inc()
@@ -127,6 +118,19 @@ class Runtime:
         """Ends this life for another one in the same process."""
         self.born_again = True
         self.stop_kopf.set()
+
+    def _candidate(self) -> Leadership:
+        settings, metrics = self._settings, self._metrics
+        return Leadership(
+            self.api,
+            namespace=settings.lease_namespace,
+            name=settings.lease_name,
+            identity=settings.identity,
+            times=LeaseTimes(
+                settings.lease_duration_seconds, settings.lease_renew_deadline_seconds, settings.lease_retry_seconds
+            ),
+            on_change=lambda leads: metrics.leader.set(leads),
+        )
 
     async def _end(self, name: str) -> None:
         task = self._tasks.pop(name, None)

@@ -61,7 +61,7 @@ async def api(stub: StubKube, kubeconfig: Callable[..., str]) -> AsyncIterator[A
 def eventually() -> Callable[..., Awaitable[None]]:
     """Waits until a condition holds; fails with its name after a deadline."""
 
-    async def wait(condition: Callable[[], Any], what: str = "", within: float = 10.0) -> None:
+    async def wait(condition: Callable[[], Any], what: str = "", within: float = 30.0) -> None:
         deadline = time.monotonic() + within
         while not condition():
             assert time.monotonic() < deadline, f"not within {within} s: {what or condition}"

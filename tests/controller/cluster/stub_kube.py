@@ -147,6 +147,10 @@ class StubKube:
         for name in tuple(self.collections):
             self._tell(name, None)
         self._loop.run_until_complete(runner.cleanup())
+        left = asyncio.all_tasks(self._loop)
+        for task in left:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         self._loop.close()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:

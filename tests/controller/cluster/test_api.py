@@ -217,6 +217,14 @@ async def test_requests_are_measured_by_verb_resource_and_code(stub: StubKube, k
     stub.fault = lambda request: request.transport.close() if request.transport else None
     with pytest.raises(errors.Unreachable):
         await api.list(PODS)
+    stub.fault = None
+
+    def fence() -> None:
+        raise errors.NotLeading("never sent, so never counted")
+
+    api.before_write = fence
+    with pytest.raises(errors.NotLeading):
+        await api.create(PODS, "team", a_pod())
     await api.close()
     assert seen == [("create", "configmaps", 201), ("get", "pods", 404), ("list", "pods", 0)]
 

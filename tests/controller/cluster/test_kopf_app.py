@@ -230,6 +230,18 @@ async def test_it_waits_for_its_kind_to_come_back(
         await works(stub, eventually, "after")
 
 
+async def test_namespaced_it_asks_for_nothing_outside(
+    operator: Callable[..., Any], stub: StubKube, eventually: Any
+) -> None:
+    async with operator(namespaces=("team",), capacity_reader=False):
+        await works(stub, eventually, "gpt")
+    lists = {seen.path for seen in stub.seen if seen.path.endswith(("/trainingjobs", "/pods", "/nodes"))}
+    assert lists == {
+        "/apis/meshwright.dev/v1alpha1/namespaces/team/trainingjobs",
+        "/api/v1/namespaces/team/pods",
+    }
+
+
 async def test_it_does_not_lead_without_its_rights(
     operator: Callable[..., Any], stub: StubKube, eventually: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -227,6 +227,7 @@ def start(account: Path, namespace: str, tmp_path: Path) -> Callable[[], Any]:
     return run
 
 
+@pytest.mark.slow
 async def test_a_process_works_through_outages_and_ends_at_once(
     cluster: Cluster, namespace: str, trainingjobs: None, start: Callable[[], Any], eventually: Any
 ) -> None:

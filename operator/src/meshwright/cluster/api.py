@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 import aiohttp
 
 from meshwright.cluster.credentials import Credentials
-from meshwright.cluster.errors import Gone, NotFound, Unauthorized, Unreachable, from_status
+from meshwright.cluster.errors import Gone, NotFound, NotLeading, Unauthorized, Unreachable, from_status
 from meshwright.cluster.resources import Resource
 from meshwright_api import names
 
@@ -105,18 +105,31 @@ class ApiServer:
         fence = self.before_write if (method != "GET" if fenced is None else fenced) else None
         limits = aiohttp.ClientTimeout(total=timeout or self._timeout, connect=CONNECT_SECONDS)
         async with self._slot(urgent):
-            started, code = asyncio.get_running_loop().time(), 0
-            try:
+            with self._measured(*(label if label[0] else (method.lower(), label[1]))) as outcome:
                 response = await self._send(method, path, query, body, content_type, limits, fence)
-                code = response.status
+                outcome.append(response.status)
                 return await _read(response)
-            except (aiohttp.ClientError, TimeoutError, OSError, ssl.SSLError) as error:
-                code = 0
-                raise Unreachable(0, type(error).__name__, str(error)) from error
-            finally:
-                if self._observer is not None:
-                    seconds = asyncio.get_running_loop().time() - started
-                    self._observer.api_request(label[0] or method.lower(), label[1], code, seconds)
+
+    @contextmanager
+    def _measured(self, verb: str, resource: str) -> Iterator[list[int]]:
+        """Translates what is no answer, and tells the observer how the request ended, unless it was never sent."""
+        started, outcome = asyncio.get_running_loop().time(), list[int]()
+        try:
+            yield outcome
+        except NotLeading:
+            raise
+        except (aiohttp.ClientError, TimeoutError, OSError, ssl.SSLError) as error:
+            self._observe(verb, resource, 0, started)
+            raise Unreachable(0, type(error).__name__, str(error)) from error
+        except BaseException:
+            self._observe(verb, resource, outcome[-1] if outcome else 0, started)
+            raise
+        else:
+            self._observe(verb, resource, outcome[-1], started)
+
+    def _observe(self, verb: str, resource: str, code: int, started: float) -> None:
+        if self._observer is not None:
+            self._observer.api_request(verb, resource, code, asyncio.get_running_loop().time() - started)
 
     async def lines(self, path: str, *, query: Query, silence: float) -> AsyncGenerator[bytes, None]:
         """The lines of an endless answer (a watch), of any length.
