@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("--checkpoints", type=Path, required=True)
     parser.add_argument("--windows", type=int, default=300, help="windows of held-out text to predict")
     parser.add_argument("--sample-bytes", type=int, default=300)
-    parser.add_argument("--prompt", default="    def read(self, ")
+    parser.add_argument("--prompt", default='    """Return the ')
     parser.add_argument("--seed", type=int, default=1, help="of the sampled text")
     options = parser.parse_args()
 

@@ -16,6 +16,8 @@ from typing import IO
 from needs import SetupError
 
 _LAST_LINES = 20
+_MILESTONES = {"Resolved": 0.02, "Prepared": 0.8, "Installed": 0.9}
+"""How far a job is at least when it says so: what lies in uv's cache is linked, not written."""
 
 
 @dataclass
@@ -27,7 +29,7 @@ class Job:
     log: Path
     expected_bytes: int = 0
     """How much it writes when it starts from nothing; 0: it reports its progress itself, as JSON lines."""
-    text: str = ""
+    text: str = "starting"
     share: float | None = None
     _tail: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES))
 
@@ -81,7 +83,8 @@ class Job:
                     self._take(json.loads(line))
                 elif line.strip():
                     self._tail.append(line.rstrip())
-                    self.text = line.strip()[:40] if self.expected_bytes else self.text
+                    if self.expected_bytes:
+                        self._hear(line.strip())
 
     def _take(self, report: dict[str, object]) -> None:
         done, total = report.get("done"), report.get("total")
@@ -89,10 +92,17 @@ class Job:
             self.text = f"{report.get('step')} {done}/{total}" if total else f"{report.get('step')}"
             self.share = done / total if total else None
 
+    def _hear(self, line: str) -> None:
+        self.text = line[:40]
+        if line.startswith("Installed"):
+            self.text = "compiling bytecode"
+        self.share = max(self.share or 0.0, _MILESTONES.get(line.split()[0], 0.0))
+
     def _measure(self) -> None:
         """Reads from the kernel what the process has written: packages report whole files only, and torch is large."""
         if not self.expected_bytes:
             return
         with suppress(OSError, ValueError):
             counters = dict(line.split(": ") for line in Path(f"/proc/{self._process.pid}/io").read_text().splitlines())
-            self.share = min(int(counters["wchar"]) / self.expected_bytes, 0.99)
+            written = min(int(counters["wchar"]) / self.expected_bytes, 0.99)
+            self.share = max(self.share or 0.0, written)

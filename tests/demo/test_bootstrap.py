@@ -94,6 +94,13 @@ def test_a_job_shows_the_progress_it_reports(tmp_path: Path) -> None:
     assert job.share is None
 
 
+def test_what_is_linked_from_a_cache_counts_as_done(tmp_path: Path) -> None:
+    job = Job("packages", [sys.executable, "-c", ""], tmp_path / "log", expected_bytes=1000)
+    for line in ("Resolved 88 packages in 4.32s", "Prepared 3 packages in 8.03s", "Installed 87 packages in 5.53s"):
+        job._hear(line)
+    assert (job.text, job.share) == ("compiling bytecode", 0.9)
+
+
 def test_a_job_that_ends_well_is_done(tmp_path: Path) -> None:
     job = run_to_the_end(Job("build", [sys.executable, "-c", "print('{}')"], tmp_path / "logs" / "log"))
     assert (job.text, job.share) == ("done", 1.0)
