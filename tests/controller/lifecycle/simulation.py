@@ -55,7 +55,7 @@ class Simulation:
 
     def steps(self, w: World) -> Iterator[Step]:
         """Everything that may happen next."""
-        yield from self._leader_steps(w)
+        yield from self.leader_steps(w)
         yield from self._pod_steps(w)
         yield from self._other_steps(w)
 
@@ -80,7 +80,8 @@ class Simulation:
             return "time for evidence is over", w._replace(lapsed=True)
         return None
 
-    def _leader_steps(self, w: World) -> Iterator[Step]:
+    def leader_steps(self, w: World) -> Iterator[Step]:
+        """What the leading process may do next."""
         if w.leader.todo:
             yield self._next_action(w)
             return
