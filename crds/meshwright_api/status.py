@@ -51,7 +51,7 @@ class Culprit(ApiModel):
     """UID of the pod."""
     role: str = ""
     """Role of the pod."""
-    index: int = 0
+    index: int | None = None
     """Index of the pod in its role."""
     node: str = ""
     """Node that the pod ran on; empty if it was never bound."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -64,6 +65,14 @@ class Reconciler:
 
     def __len__(self) -> int:
         return len(self._work)
+
+    def waiting(self) -> int:
+        """Gangs that wait for room."""
+        return len(self._world.queue.waiting())
+
+    def count(self) -> Mapping[tuple[str, str], int]:
+        """How many jobs there are, by namespace and phase."""
+        return self._jobs.count()
 
     async def run(self) -> None:
         """Works whenever this process leads, until cancelled."""
@@ -147,11 +156,14 @@ class Reconciler:
         if known is None:
             return
         where = {"job": f"{known.metadata.namespace}/{known.metadata.name}"}
+        began = time.monotonic()
         try:
             wait = await reconcile(self._world, uid)
         except NotLeading:
+            self._world.recorder.passed("not_leading", time.monotonic() - began)
             return
         except Exception as error:
+            self._world.recorder.passed("error", time.monotonic() - began, type(error).__name__)
             known.memory.failures += 1
             delay = min(FIRST_RETRY_SECONDS * 2 ** min(known.memory.failures, 10), LONGEST_RETRY_SECONDS)
             if isinstance(error, ApiError):
@@ -160,6 +172,7 @@ class Reconciler:
                 logger.exception("pass failed, again in %.1f s", delay, extra=where)
             self._work.add_after(uid, delay)
             return
+        self._world.recorder.passed("done", time.monotonic() - began)
         known.memory.failures = 0
         if wait is not None:
             self._work.add_after(uid, wait)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -78,6 +79,15 @@ class Jobs:
     def uids(self) -> tuple[str, ...]:
         """Every known UID."""
         return tuple(self._jobs)
+
+    def count(self) -> Counter[tuple[str, str]]:
+        """How many jobs there are, by namespace and phase; may be asked from another thread."""
+        found: Counter[tuple[str, str]] = Counter()
+        for known in tuple(self._jobs.values()):
+            status = known.raw.get("status")
+            phase = status.get("phase") if isinstance(status, Mapping) else None
+            found[known.metadata.namespace, str(phase or "None")] += 1
+        return found
 
     def forget_memories(self) -> None:
         """Leadership was lost: what this process remembers may have been overtaken."""

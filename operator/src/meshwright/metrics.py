@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from meshwright_api.status import Cause
 
@@ -37,6 +38,26 @@ class Watch(Protocol):
         """Seconds since the server's last word."""
 
 
+class JobCounts:
+    """`trainingjob_jobs`, counted when it is asked for: nothing to keep in step with what happens to jobs.
+
+    Attributes:
+        count: Says how many jobs there are by (namespace, phase). Called from the thread that serves the metrics.
+    """
+
+    def __init__(self) -> None:
+        self.count: Callable[[], Mapping[tuple[str, str], int]] = dict
+
+    def collect(self) -> Iterator[Metric]:
+        """The series of this moment."""
+        family = GaugeMetricFamily(
+            "trainingjob_jobs", "TrainingJobs by namespace and phase.", labels=["namespace", "phase"]
+        )
+        for labels, number in self.count().items():
+            family.add_metric(labels, number)
+        yield family
+
+
 class Metrics:
     """All metrics of one process, in a registry of their own."""
 
@@ -51,9 +72,8 @@ class Metrics:
 
     def _of_jobs(self, r: CollectorRegistry) -> None:
         # Never a job's or a pod's name as a label: the number of series must not grow with use.
-        self.jobs = Gauge(
-            "trainingjob_jobs", "TrainingJobs by namespace and phase.", ["namespace", "phase"], registry=r
-        )
+        self.jobs = JobCounts()
+        r.register(self.jobs)
         self.waiting = Gauge("trainingjob_waiting", "Gangs that wait for room.", registry=r)
         self.incidents = Counter(
             "trainingjob_incidents",
@@ -81,7 +101,7 @@ class Metrics:
         self.leader = Gauge("meshwright_leader", "1 while this process leads.", registry=r)
         self.passes = Counter(
             "meshwright_passes",
-            "Passes over a job. outcome: quiet, acted, wrote, conflict, error, not_leading.",
+            "Passes over a job. outcome: done, error, not_leading.",
             ["outcome"],
             registry=r,
         )

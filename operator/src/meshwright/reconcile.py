@@ -49,6 +49,9 @@ class Recorder(Protocol):
     def wrote(self, known: KnownJob, old: TrainingJobStatus, new: TrainingJobStatus) -> None:
         """A status was written."""
 
+    def passed(self, outcome: str, seconds: float, error: str = "") -> None:
+        """A pass is over: `done`, `error` (of that type) or `not_leading`."""
+
     def decided(self, observation: Observation, decision: Decision) -> None:
         """A decision that does something was made."""
 

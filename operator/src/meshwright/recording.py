@@ -39,6 +39,13 @@ class JobRecorder:
             self._events.record(Event(subject, told.reason, told.message, new.phase or "None", key, told.kind))
         self._count(meta, old, new)
 
+    def passed(self, outcome: str, seconds: float, error: str = "") -> None:
+        """Counts a pass."""
+        self._metrics.passes.labels(outcome).inc()
+        self._metrics.pass_seconds.observe(seconds)
+        if error:
+            self._metrics.pass_errors.labels(error).inc()
+
     def decided(self, observation: Observation, decision: Decision) -> None:
         """Appends what was decided from to the decision log, if there is one."""
         if self._log is None:

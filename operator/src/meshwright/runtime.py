@@ -178,5 +178,7 @@ class Runtime:
         for nodes in self.nodes.reflectors:
             metrics.watch(nodes)
         metrics.queue.set_function(lambda: len(reconciler))
+        metrics.waiting.set_function(reconciler.waiting)
+        metrics.jobs.count = reconciler.count
         metrics.oldest.set_function(reconciler.oldest_unreconciled_seconds)
         metrics.lag.set_function(lambda: lag.lag)

@@ -153,7 +153,7 @@ def foremost(found: Iterable[Suspect]) -> Suspect | None:
     """The one that explains the others: by precedence of cause, then by who ended first, then by rank order."""
     return min(
         found,
-        key=lambda s: (PRECEDENCE.index(s.cause), s.culprit.finished_at or _LATE, s.culprit.role, s.culprit.index),
+        key=lambda s: (PRECEDENCE.index(s.cause), s.culprit.finished_at or _LATE, s.culprit.role, s.culprit.index or 0),
         default=None,
     )
 
