@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -126,37 +127,21 @@ def test_fake_pods_go_on_when_their_program_is_started_again(make_nodes: Any, ma
 def test_two_hundred_nodes_run_four_hundred_pods(make_nodes: Any, make_pods: MakePods) -> None:
     make_nodes("fake", "many", "--count=200", "--gpus=8")
     pods = make_pods("many")
-    body = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "crowd"},
-        "spec": {
-            "completions": 400,
-            "parallelism": 400,
-            "template": {
-                "metadata": _script(run_seconds="3"),
-                "spec": {
-                    "restartPolicy": "Never",
-                    "nodeSelector": {"under-test": "many"},
-                    "containers": [
-                        {"name": "main", "image": "any", "resources": {"limits": {"nvidia.com/gpu": "4"}}},
-                    ],
-                },
-            },
-        },
-    }
-    path = f"/apis/batch/v1/namespaces/{pods.namespace}/jobs"
-    pods.client.request("POST", path, body)
+    gpus = {"resources": {"limits": {"nvidia.com/gpu": "4"}}}
+    names = [f"crowd-{number}" for number in range(400)]
+    for name in names:
+        _fake(pods, name, container=gpus)
 
-    def done() -> Any:
-        return pods.client.request("GET", f"{path}/crowd")["status"].get("succeeded") == 400
+    def all_are(phase: str) -> list[Object] | None:
+        found: list[Object] = pods.client.request("GET", pods.path())["items"]
+        return found if {one["status"]["phase"] for one in found} == {phase} else None
 
-    eventually(done, "400 pods have succeeded", 300)
-    items = pods.client.request("GET", pods.path())["items"]
-    per_node: dict[str, int] = {}
-    for pod in items:
-        per_node[pod["spec"]["nodeName"]] = per_node.get(pod["spec"]["nodeName"], 0) + 1
-    assert len({pod["status"]["podIP"] for pod in items}) == 400
-    assert set(per_node.values()) == {2}, "two pods of four GPUs fit on each node"
+    items = eventually(lambda: all_are("Running"), "400 pods run", 300)
+    assert len({one["status"]["podIP"] for one in items}) == 400
+    per_node = Counter(one["spec"]["nodeName"] for one in items)
+    assert set(per_node.values()) == {2}, "two pods of four GPUs fill a node"
+    for name in names:
+        _tell(pods, name, exit="0")
+    assert len(eventually(lambda: all_are("Succeeded"), "400 pods have ended", 300)) == 400
     states = {_ready(pods.client, f"many-{number}") for number in range(0, 200, 20)}
     assert states == {"True"}
