@@ -23,9 +23,7 @@ def policy_of(job: TrainingJob) -> Policy:
         window_seconds=failure.window_seconds,
         max_disruptions=failure.max_disruptions,
         evidence_seconds=failure.evidence_seconds,
-        rules=tuple(
-            Rule(rule.action.value, rule.role or "", rule.exit_codes, rule.reasons) for rule in failure.rules
-        ),
+        rules=tuple(Rule(rule.action.value, rule.role or "", rule.exit_codes, rule.reasons) for rule in failure.rules),
         force_delete_on_lost_node=failure.force_delete_on_lost_node,
         startup_deadline_seconds=spec.health.startup_deadline_seconds,
         bind_deadline_seconds=spec.health.bind_deadline_seconds,

@@ -46,8 +46,8 @@ def record(members: frozenset[Member], policy: Policy) -> tuple[RoleIndexes, ...
 def needed(policy: Policy) -> frozenset[Member]:
     """The members whose success is the job's.
 
-    `AllWorkers`: every pod of every role, since every role has ranks: a `master` that still saves is not stopped because
-    its `worker`s are done. `Rank0`: the first pod.
+    `AllWorkers`: every pod of every role, since every role has ranks: a `master` that still saves is not stopped
+    because its `worker`s are done. `Rank0`: the first pod.
     """
     members = tuple(policy.members())
     return frozenset(members[:1] if policy.success == "Rank0" else members)

@@ -68,9 +68,7 @@ def _kinds(gang: GangRequest, snapshot: Snapshot) -> tuple[_Kind, ...]:
     )
 
 
-def _candidates(
-    resources: Resources, rules: NodeRules, avoid: frozenset[str], snapshot: Snapshot
-) -> tuple[str, ...]:
+def _candidates(resources: Resources, rules: NodeRules, avoid: frozenset[str], snapshot: Snapshot) -> tuple[str, ...]:
     takers = [node for node in snapshot.takers(rules) if node.name not in snapshot.held]
     if avoid or not resources.gpus:
         takers.sort(key=lambda node: (node.name in avoid, not resources.gpus and node.allocatable.gpus > 0))
