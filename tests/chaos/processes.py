@@ -87,6 +87,13 @@ class Process:
         """SIGCONT."""
         self._send(signal.SIGCONT)
 
+    def explain(self) -> str:
+        """Has it write its stack into its log; returns the kernel's word for its state (`S` sleeps, `T` is stopped)."""
+        self._send(signal.SIGUSR1)
+        with suppress(OSError):
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return "ended"
+
     async def stop(self) -> None:
         """SIGTERM, and SIGKILL if that is not enough."""
         self.killed = True

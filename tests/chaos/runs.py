@@ -78,7 +78,10 @@ async def see_through(
         await life.delete()
         await life.gone()
     except (TooLate, Refused, IndexError) as error:
-        problems.append(f"{error or repr(error)}; status {dict(life.status) if life.uid else {}}")
+        states = [stage.operator.process.explain() for stage in stages if stage.operator.process]
+        pods = {name: pod.get("status", {}).get("phase") for name, pod in life.scene.pods.items()}
+        seen = f"pods {pods}, status {dict(life.status) if life.uid else {}}"
+        problems.append(f"{error or repr(error)}; operators {states}, {seen}")
         await life.delete()
     leftovers = await life.leftovers()
     facts = slot.facts(life, *stages, problems=problems, leftovers=leftovers, undisturbed=undisturbed)

@@ -7,6 +7,7 @@ program; requests and answers are JSON lines on its standard input and output. I
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import gc
 import json
 import os
@@ -34,6 +35,7 @@ def _become_operator(request: dict[str, Any]) -> NoReturn:
         null = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((null, 0), (log, 1), (log, 2)):
             os.dup2(source, target)
+        faulthandler.register(signal.SIGUSR1, all_threads=True)  # where does it hang? It says so into its log.
         os.environ.update(request.get("env") or {})
         random.seed()  # or all children would jitter alike
         from meshwright.cli import main
