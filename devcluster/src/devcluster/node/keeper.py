@@ -107,6 +107,17 @@ async def launch(
         "isolation": isolation, "argv": run.argv, "env": env, "working_dir": working_dir, "hostname": hostname,
         "root": str(folder / "root"), "log": str(folder / "log"), "mounts": mounts,
     }  # fmt: skip
+    process, words, answer = await _hand_over(json.dumps(order).encode() + b"\n")
+    if "error" in answer:
+        await asyncio.to_thread(process.wait)
+        raise ContainerNotStarted(answer["error"])
+    started = ProcessContainer(process, words, LastWords(container, folder))
+    started.follow(answer["started"])
+    return started
+
+
+async def _hand_over(order: bytes) -> tuple[subprocess.Popen[bytes], asyncio.StreamReader, dict[str, Any]]:
+    """Starts a keeper; returns its first answer. Nothing stays of it when this is cancelled."""
     process = subprocess.Popen(
         KEEPER,
         stdin=subprocess.PIPE,
@@ -118,18 +129,13 @@ async def launch(
     try:
         assert process.stdin is not None
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(words), process.stdout)
-        await asyncio.to_thread(process.stdin.write, json.dumps(order).encode() + b"\n")
+        await asyncio.to_thread(process.stdin.write, order)
         answer = json.loads(await words.readline() or b'{"error": "its keeper ended"}')
     except BaseException:
         process.kill()
         process.wait()
         raise
-    if "error" in answer:
-        await asyncio.to_thread(process.wait)
-        raise ContainerNotStarted(answer["error"])
-    started = ProcessContainer(process, words, LastWords(container, folder))
-    started.follow(answer["started"])
-    return started
+    return process, words, answer
 
 
 def _links(folder: Path, mounts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
