@@ -79,6 +79,7 @@ class Story:
             capture_output=True,
             text=True,
             check=False,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},  # threads for so small a model only wait for each other
             preexec_fn=_die_with_parent,
         )
         if done.returncode:

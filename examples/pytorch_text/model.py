@@ -65,9 +65,6 @@ class Block(nn.Module):
 class ByteTransformer(nn.Module):
     """Predicts the next byte at every position."""
 
-    cos_TD: torch.Tensor
-    sin_TD: torch.Tensor
-
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
@@ -76,9 +73,8 @@ class ByteTransformer(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.RMSNorm(config.channels)
         self.head = nn.Linear(config.channels, config.vocabulary, bias=False)
-        cos_TD, sin_TD = rotary_tables(config.length, config.channels // config.heads)
-        self.register_buffer("cos_TD", cos_TD, persistent=False)
-        self.register_buffer("sin_TD", sin_TD, persistent=False)
+        # Constants, and no buffers: DDP sends those from rank 0 to all in every step.
+        self.cos_TD, self.sin_TD = rotary_tables(config.length, config.channels // config.heads)
         self.apply(_initialise)
         for block in blocks:  # so that each layer begins by adding nothing
             nn.init.zeros_(block.attention.to_out.weight)

@@ -80,7 +80,7 @@ class Training:
         """Trains the steps that are left. Returns whether the last of them was done."""
         done = self.resume()
         report(event="started", rank=self.rank, world_size=self.world_size, resumed_from_step=done)
-        parallel = DistributedDataParallel(self.model, broadcast_buffers=False)  # they are constants
+        parallel = DistributedDataParallel(self.model)
         speed = Speedometer(done)
         stopping = False
         while done < self.options.steps and not stopping:

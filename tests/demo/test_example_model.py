@@ -1,6 +1,7 @@
 """The example's model and its judge: no look ahead, the right loss, the same sample for the same seed."""
 
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -8,6 +9,15 @@ from evaluate import heldout_loss
 from model import ByteTransformer, ModelConfig
 
 CONFIG = ModelConfig(length=16, layers=2, heads=2, channels=16)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Threads for so small a model only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture
