@@ -53,6 +53,12 @@ def test_the_start_up_deadline_is_over_for_good_once_the_gang_has_run(index: int
     assert life.wake_after is None, "a clock that has run out would wake the job for ever"
 
 
+def test_a_pod_of_a_gang_that_has_run_cannot_miss_the_start_up_deadline() -> None:
+    """Whatever a kubelet that was restarted tells of it."""
+    scene = a_running_gang(a_pod(1, state=PodState.WAITING), now=100_000)
+    assert (scene.decide().status, scene.decide().wake_after) == (None, None)
+
+
 def test_pods_that_cannot_even_be_created_miss_the_deadline_too() -> None:
     life = a_life(startup_deadline_seconds=300)
     life.refusal = "exceeded quota: gpus"

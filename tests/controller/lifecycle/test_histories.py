@@ -48,7 +48,7 @@ def choose(simulation: Simulation, world: World, choice: int) -> Step | None:
     return steps[-1] if steps else None
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(settings_of_worlds, st.lists(st.integers(0, 1 << 10), min_size=60, max_size=240))
 def test_larger_gangs_keep_every_promise_and_come_to_rest(setting: Setting, choices: list[int]) -> None:
     simulation = Simulation(setting)

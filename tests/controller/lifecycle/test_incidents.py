@@ -441,8 +441,14 @@ def test_a_pod_that_even_force_does_not_remove_holds_nothing_up() -> None:
     life = a_running_life(force_delete_on_lost_node=True)
     stuck = life.pod(1)
     life.fail(0).settle().lose("node-1")
-    for _ in range(10):
-        life.later(5).step()
-        life.pods[stuck.uid] = replace(stuck, stop_requested_at=life.now)
-        life.start()
-    assert life.phase is Phase.RUNNING
+
+    def go_on() -> None:
+        for _ in range(8):
+            life.later(5).step()
+            life.pods[stuck.uid] = replace(stuck, stop_requested_at=life.now)
+
+    go_on()
+    assert life.phases()[-1] is Phase.STARTING
+    life.start()
+    go_on()
+    assert life.phases()[-1] is Phase.RUNNING

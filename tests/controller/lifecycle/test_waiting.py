@@ -5,8 +5,8 @@ from __future__ import annotations
 from meshwright.lifecycle.conditions import find, holds
 from meshwright.lifecycle.model import Offer, PodState
 from meshwright_api import names
-from meshwright_api.status import Phase
-from tests.controller.lifecycle.gangs import a_new_job, a_pod
+from meshwright_api.status import Cause, Phase
+from tests.controller.lifecycle.gangs import a_new_job, a_pod, a_running_gang
 from tests.controller.lifecycle.life import a_life, a_running_life
 
 
@@ -50,6 +50,15 @@ def test_another_reason_is_told_at_once() -> None:
 def test_a_queue_that_has_not_answered_is_asked_again_soon() -> None:
     decision = a_new_job(offer=None).decide()
     assert (decision.status, decision.actions, decision.wake_after) == (None, (), 1)
+
+
+def test_a_lost_plan_is_replaced_only_if_a_fresh_list_shows_no_pod_of_it() -> None:
+    scene = a_running_gang(phase=Phase.ADMITTED, launched=0).but(pods=(), plan_stored="", offer=Offer("plan-2"))
+    assert scene.decide().confirm_pods
+    assert scene.but(pods_confirmed=True).status().plan_sha256 == "plan-2"
+    incident = scene.but(pods_confirmed=True, pods=(a_pod(0),)).status().incident
+    assert incident is not None
+    assert incident.trigger is Cause.PLAN_LOST
 
 
 def test_a_place_is_taken_at_once_and_told() -> None:
