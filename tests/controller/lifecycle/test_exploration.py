@@ -24,9 +24,12 @@ def explorer() -> Explorer:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name.replace(" ", "-").replace(",", ""))
-def test_every_interleaving_keeps_every_promise_and_comes_to_rest(explorer: Explorer, setting: Setting) -> None:
+def test_every_interleaving_keeps_every_promise_and_comes_to_rest(
+    explorer: Explorer, setting: Setting, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = explorer.explore(setting)
-    print(found)
+    with capsys.disabled():
+        print(f"\n{found}", end=" ")
     assert found.states > 500
     assert found.at_rest > 10
 
