@@ -16,7 +16,7 @@ from meshwright.cluster.resources import TRAININGJOBS
 from meshwright.gang_queue import GangQueue
 from meshwright.jobs import Jobs
 from meshwright.lifecycle.phases import TERMINAL
-from meshwright.namespaces import Namespaces
+from meshwright.lookups import Lookups
 from meshwright.reconcile import Recorder, Surroundings, reconcile
 from meshwright.restoring import restore_reservation
 from meshwright.settings import Settings
@@ -44,7 +44,7 @@ class Reconciler:
         self._jobs = Jobs()
         self._work = WorkQueue()
         queue = GangQueue(pods, nodes)
-        self._world = Surroundings(api, self._jobs, pods, nodes, queue, Namespaces(api), settings, recorder)
+        self._world = Surroundings(api, self._jobs, pods, nodes, queue, Lookups(api), settings, recorder)
         queue.on_turn = self._wake_waiting
         pods.on_job = self._wake
         pods.on_capacity = self._wake_waiting

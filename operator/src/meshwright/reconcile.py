@@ -24,7 +24,7 @@ from meshwright.lifecycle.avoid import nodes_to_avoid
 from meshwright.lifecycle.decide import decide, needs_offer
 from meshwright.lifecycle.model import CreatePod, Decision, DeletePod, Observation, Offer
 from meshwright.lifecycle.phases import PLANNED, TERMINAL
-from meshwright.namespaces import Namespaces
+from meshwright.lookups import Lookups
 from meshwright.observing import observe, read_job
 from meshwright.placement.model import Placed
 from meshwright.rendering import gang as rendering
@@ -65,7 +65,7 @@ class Surroundings:
     pods: PodCache
     nodes: NodeCache
     queue: GangQueue
-    namespaces: Namespaces
+    lookups: Lookups
     settings: Settings
     recorder: Recorder
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -107,8 +107,9 @@ async def _observe(world: Surroundings, known: KnownJob) -> Observation:
         await _find_plan(world, known, status)
     observation = observe(known, job, status, world.pods, world.nodes, world.settings, now)
     if parsed is not None and needs_offer(observation):
-        rules = world.settings.rendering_for(await world.namespaces.labels(job.namespace))
-        observation = replace(observation, offer=_ask_for_places(world, known, parsed, observation, rules))
+        rules = world.settings.rendering_for(await world.lookups.namespace_labels(job.namespace))
+        priority = await world.lookups.priority(parsed.spec.queue.priority_class_name)
+        observation = replace(observation, offer=_ask_for_places(world, known, parsed, observation, rules, priority))
     return observation
 
 
@@ -133,12 +134,20 @@ async def _find_plan(world: Surroundings, known: KnownJob, status: TrainingJobSt
 
 
 def _ask_for_places(
-    world: Surroundings, known: KnownJob, parsed: TrainingJob, o: Observation, rules: rendering.RenderSettings
+    world: Surroundings,
+    known: KnownJob,
+    parsed: TrainingJob,
+    o: Observation,
+    rules: rendering.RenderSettings,
+    priority: int,
 ) -> Offer:
     """Asks the queue; an offer is a rendered plan whose places are reserved at once, before anybody else is asked."""
     before = world.queue.held_by(o.job.uid)
     request = rendering.request(
-        parsed, avoid=nodes_to_avoid(o.status, o.now) | o.lost_nodes, prefer=before.nodes if before else {}
+        parsed,
+        priority=priority,
+        avoid=nodes_to_avoid(o.status, o.now) | o.lost_nodes,
+        prefer=before.nodes if before else {},
     )
     answer = world.queue.ask(request)
     if not isinstance(answer, Placed):

@@ -35,7 +35,7 @@ def test_capacity_is_read_cluster_wide_even_when_jobs_are_not() -> None:
     assert cluster_wide == {
         ("list", "pods"),
         ("watch", "pods"),
-        ("get", "nodes"),
+        ("get", "priorityclasses"),
         ("list", "nodes"),
         ("watch", "nodes"),
     }

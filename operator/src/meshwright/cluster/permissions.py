@@ -65,8 +65,9 @@ PERMISSIONS: Final = (
     *_rights(Scope.JOBS, "", "configmaps", "get list create delete"),
     *_rights(Scope.JOBS, "", "namespaces", "get"),
     *_rights(Scope.JOBS, "events.k8s.io", "events", "create patch"),
-    *_rights(Scope.CLUSTER, "", "nodes", "get list watch"),
+    *_rights(Scope.CLUSTER, "", "nodes", "list watch"),
     *_rights(Scope.CLUSTER, "", "pods", "list watch"),
+    *_rights(Scope.CLUSTER, "scheduling.k8s.io", "priorityclasses", "get"),
     *_rights(Scope.OWN, "coordination.k8s.io", "leases", "get update", name="*"),
 )
 """`name="*"` stands for the Lease's configured name."""
