@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 
 from tests.chaos.arena import QUICK_LEASE, Arena, Slot, Stage
@@ -32,6 +32,7 @@ class HoldAt:
     """
 
     count: int
+    on_held: Callable[[], None]
     old: Stage | None = None
     new: Stage | None = None
     held: Call | None = None
@@ -50,6 +51,7 @@ class HoldAt:
         self.held = call
         process = self.old.operator.process
         process.pause()
+        self.on_held()
         await _until_it_rests(self.new.proxy)
         self.late_for = self.new.proxy.counted
         if count % 2:
@@ -62,9 +64,10 @@ class HoldAt:
 async def run_pair(arena: Arena, script: str, count: int) -> Outcome:
     """One life under two operators."""
     async with arena.slot() as slot:
-        began, hook = time.monotonic(), HoldAt(count)
+        began, hook = time.monotonic(), HoldAt(count, slot.scene.tell)
         label = f"pair-{script}-{count:03d}"
         life = slot.life()
+        life.held = lambda: hook.held is not None
         async with slot.stage(label, hook=hook, identity=OLD, settings=QUICK_LEASE) as old:
             await _until_led_by(slot, OLD)
             async with slot.stage(f"{label}-new", identity=NEW, settings=QUICK_LEASE) as new:

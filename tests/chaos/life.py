@@ -88,6 +88,7 @@ class Life:
         ledgers: What was done to each job of that name, by UID.
         patience: How long a wait that begins now may last.
         on_step: Told before each thing that is done to the job.
+        held: Whether the operator stands in the middle of what it was about to do.
     """
 
     admin: Admin
@@ -100,6 +101,7 @@ class Life:
     uid: str = ""
     patience: Callable[[], float] = converges_seconds
     on_step: Callable[[str], None] = lambda _: None
+    held: Callable[[], bool] = lambda: False
 
     @property
     def ledger(self) -> Ledger:
@@ -125,6 +127,12 @@ class Life:
     async def settled(self) -> None:
         """Waits until it runs again after everything that was done to it, or has failed as it should."""
         await self.scene.until(self._is_settled, self.patience(), self._what("settled"))
+
+    async def settled_or_held(self) -> None:
+        """Waits until it runs, or until the operator is held on the way there."""
+        await self.scene.until(
+            lambda: self.held() or self._is_settled(), self.patience(), self._what("held or settled")
+        )
 
     def over(self) -> bool:
         """Whether it has ended."""

@@ -39,8 +39,9 @@ async def full(life: Life) -> None:
 
 
 async def called_off(life: Life) -> None:
-    """Suspended while it starts."""
+    """Suspended while it starts, if the operator can be caught in the middle of that."""
     await life.create()
+    await life.settled_or_held()
     await life.suspend()
 
 
