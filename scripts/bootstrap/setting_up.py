@@ -98,8 +98,9 @@ def _install_uv() -> None:
 
 def _install_command() -> list[str]:
     uv = [str(VENV / "bin" / "uv"), "pip", "install", "--python", str(PYTHON), "--no-progress"]
-    # Compiled once here. Where Python may not write bytecode, each start of the operator would compile for seconds.
-    uv.append("--compile-bytecode")
+    if os.environ.get("PYTHONDONTWRITEBYTECODE"):
+        # Else Python does it by itself, as it goes. Here each start of the operator would compile for seconds again.
+        uv.append("--compile-bytecode")
     return [*uv, "--constraint", str(CONSTRAINTS), "--requirement", str(REQUIREMENTS)]
 
 

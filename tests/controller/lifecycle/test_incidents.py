@@ -189,6 +189,11 @@ def test_ends_in_the_same_second_go_by_rank() -> None:
     assert judged(an_open_incident(Cause.EXIT_CODE, one, one, two)).culprit.pod_uid == "pod-0-1"
 
 
+def test_of_ends_in_the_same_second_a_killed_process_explains_one_that_gave_up() -> None:
+    killed, gave_up = failed(a_pod(1), 137, 90), failed(a_pod(0), 1, 90)
+    assert judged(an_open_incident(Cause.EXIT_CODE, gave_up, killed, gave_up)).culprit.pod_uid == "pod-1-1"
+
+
 def evidence(cause: Cause) -> tuple[dict[str, Any], tuple[Pod, ...]]:
     """What shows a cause, at the pod with index 1."""
     pods: dict[Cause, Pod] = {

@@ -150,12 +150,23 @@ def suspects(o: Observation, policy: Policy) -> tuple[Suspect, ...]:
 
 
 def foremost(found: Iterable[Suspect]) -> Suspect | None:
-    """The one that explains the others: by precedence of cause, then by who ended first, then by rank order."""
+    """The one that explains the others: by precedence of cause, then by who ended first, then by rank."""
     return min(
         found,
-        key=lambda s: (PRECEDENCE.index(s.cause), s.culprit.finished_at or _LATE, s.culprit.role, s.culprit.index or 0),
+        key=lambda s: (
+            PRECEDENCE.index(s.cause),
+            s.culprit.finished_at or _LATE,
+            not _was_killed(s.culprit),
+            s.culprit.role,
+            s.culprit.index or 0,
+        ),
         default=None,
     )
+
+
+def _was_killed(culprit: Culprit) -> bool:
+    """Whether a signal ended it: of two that ended in the same second, the other gave up because its peer was gone."""
+    return (culprit.exit_code or 0) > 128
 
 
 def deleted_by_others(gang: tuple[Pod, ...]) -> Pod | None:
