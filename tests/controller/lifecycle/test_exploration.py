@@ -22,7 +22,6 @@ def explorer() -> Explorer:
     return Explorer()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name.replace(" ", "-").replace(",", ""))
 def test_every_interleaving_keeps_every_promise_and_comes_to_rest(
     explorer: Explorer, setting: Setting, capsys: pytest.CaptureFixture[str]
