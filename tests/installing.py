@@ -27,7 +27,7 @@ def install(cluster: Cluster) -> Path:
     rendered = cluster.helm("template", "meshwright", str(CHART), "--namespace", SYSTEM).stdout
     documents = [d for d in yaml.safe_load_all(rendered) if d and d["kind"] != "Deployment"]
     text = "\n---\n".join(json.dumps(document) for document in documents)
-    cluster.kubectl("apply", "--server-side", "--namespace", SYSTEM, "-f", "-", stdin=text)
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "--namespace", SYSTEM, "-f", "-", stdin=text)
     _wait_served(cluster)
     return cluster.kubeconfig_for_service_account(SYSTEM, ACCOUNT)
 

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from devcluster.cluster import Cluster
+from devcluster.errors import ApiError
 
 ACCOUNT = LEASE = "meshwright-operator"
 _CHART = Path(__file__).resolve().parents[2] / "charts" / "meshwright"
@@ -29,12 +30,21 @@ def install_kind(cluster: Cluster) -> None:
 def install(cluster: Cluster, home: str, namespace: str) -> None:
     """A namespace for jobs, and one with an operator's account, its Lease, and its rights over the other."""
     for name in (home, namespace):
-        cluster.create_namespace(name)
+        _make_namespace(cluster, name)
     items = [item for item in _render(cluster, home, namespace) if item["kind"] in _OWN]
     for item in items:
         if item["kind"] == "ClusterRoleBinding":
             item["metadata"]["name"] += f"-{namespace}"  # one per release; here many releases share a cluster
     _apply(cluster, items)
+
+
+def _make_namespace(cluster: Cluster, name: str) -> None:
+    """A slot's namespaces are made by the first test that uses it, and used by the next ones too."""
+    try:
+        cluster.create_namespace(name)
+    except ApiError as error:
+        if error.code != 409:
+            raise
 
 
 def _render(cluster: Cluster, home: str, namespace: str) -> Iterator[dict[str, Any]]:
@@ -46,4 +56,4 @@ def _render(cluster: Cluster, home: str, namespace: str) -> Iterator[dict[str, A
 
 def _apply(cluster: Cluster, items: list[dict[str, Any]]) -> None:
     document = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-    cluster.kubectl("apply", "--server-side", "--filename=-", stdin=document)
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", stdin=document)
