@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from hypothesis import HealthCheck, settings
+
 from meshwright.placement.capacity import PodUse, snapshot
 from meshwright.placement.eligibility import ANYWHERE, NodeRules
 from meshwright.placement.model import GangRequest, Member, Reservation, RoleRequest, Snapshot
@@ -14,6 +16,8 @@ from meshwright.placement.requests import ONE_POD
 from meshwright.placement.resources import Resources
 from meshwright_api import names
 
+# Small examples find what there is to find. The machine may be busy, so no example fails for being slow.
+a_few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from meshwright.placement.errors import InvalidQuantity
 from meshwright.placement.quantities import MAX, millis, units
+from tests.controller.placement.clusters import a_few
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,7 @@ def test_refuses_what_is_no_text_or_number(value: object) -> None:
         millis(value)
 
 
+@a_few
 @given(st.integers(0, 10**6), st.sampled_from([("m", 1, 1000), ("", 1, 1), ("k", 1000, 1), ("Mi", 2**20, 1)]))
 def test_rounds_up_to_the_next_whole_unit(number: int, suffix: tuple[str, int, int]) -> None:
     text, times, over = suffix

@@ -11,8 +11,8 @@ from meshwright.placement.queue import admit
 from meshwright.placement.resources import NOTHING
 from meshwright.placement.solver import FirstFit
 from meshwright_api.names import REASON_WAITING_FOR_CAPACITY, REASON_WAITING_FOR_TURN
-from tests.controller.placement.clusters import a_gang, a_node, a_pod, a_reservation, a_role, a_snapshot
-from tests.controller.placement.test_solver import a_few, gangs, snapshots, taken
+from tests.controller.placement.clusters import a_few, a_gang, a_node, a_pod, a_reservation, a_role, a_snapshot
+from tests.controller.placement.test_solver import gangs, snapshots, taken
 
 FOUR = [a_node(f"n{i}", gpus=8) for i in range(4)]
 

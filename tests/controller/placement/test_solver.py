@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.placement.eligibility import NodeRules
@@ -14,6 +14,7 @@ from meshwright.placement.resources import NOTHING, Resources
 from meshwright.placement.solver import FirstFit
 from tests.controller.placement import oracle
 from tests.controller.placement.clusters import (
+    a_few,
     a_gang,
     a_gang_pod,
     a_node,
@@ -167,8 +168,6 @@ def test_kept_places_give_way_when_the_gang_fits_only_without_them() -> None:
     assert FirstFit().place(gang, a_snapshot(nodes))
 
 
-# Small examples find what there is to find, and the machine may be busy.
-a_few = settings(max_examples=40, deadline=None)
 amounts = st.integers(0, 4)
 requests: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries({"cpu": amounts, "gpus": amounts})
 

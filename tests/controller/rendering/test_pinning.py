@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.placement.eligibility import NodeRules
 from meshwright.rendering.gang import pod_manifest
 from meshwright.rendering.pinning import REQUIRED, pinned
-from tests.controller.placement.clusters import a_node
+from tests.controller.placement.clusters import a_few, a_node
 from tests.controller.rendering.jobs import a_job, frozen
 
 
@@ -79,7 +79,7 @@ terms = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@a_few
 @given(st.none() | terms, st.sampled_from(["n0", "n1", "n2", "n3"]))
 def test_a_pinned_pod_goes_to_its_node_exactly_when_the_user_allowed_it(terms: Any, node: str) -> None:
     affinity = {} if terms is None else {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
