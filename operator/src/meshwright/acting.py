@@ -144,7 +144,7 @@ async def load_plan(api: ApiServer, known: KnownJob, incarnation: int, sha256: s
     if plan_map is None or place_map is None:
         return None
     try:
-        frozen = FrozenPlan.load(plan_map, place_map)
+        frozen = FrozenPlan.load(plan_map, place_map, sha256)
     except PlanMismatch as error:
         logger.warning("the stored plan of %s/%s is not what was committed: %s", meta.namespace, meta.name, error)
         return None

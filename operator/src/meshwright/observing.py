@@ -34,6 +34,7 @@ def read_job(known: KnownJob) -> tuple[Job, TrainingJob | None, TrainingJobStatu
             policy=None,
             problem=str(error),
             deleting=meta.deletion_timestamp is not None,
+            status_readable=not any(problem.field.startswith("status") for problem in error.problems),
         )
         return job, None, error.status
     return readable_job(parsed), parsed, parsed.status

@@ -50,6 +50,8 @@ def decide(o: Observation) -> Decision:
     """What the job needs now."""
     if o.job.deleting:
         return Decision(why="deleted; the garbage collector removes what it owns")
+    if not o.job.status_readable:
+        return Decision(why=f"the status cannot be read: {o.job.problem}")
     if o.status.phase in TERMINAL:
         return finished(o)
     policy = o.job.policy

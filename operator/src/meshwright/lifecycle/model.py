@@ -137,6 +137,8 @@ class Job:
     """None when the spec cannot be run; `problem` says why."""
     problem: str = ""
     deleting: bool = False
+    status_readable: bool = True
+    """False when the status is in no form that this version knows: then nothing is known, and nothing is done."""
 
 
 @dataclass(frozen=True, slots=True)

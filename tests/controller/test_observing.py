@@ -1,0 +1,44 @@
+"""What a pass reads of a job that cannot be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshwright.jobs import KnownJob
+from meshwright.lifecycle.decide import decide
+from meshwright.lifecycle.model import Observation
+from meshwright.observing import read_job
+from meshwright_api.job import parse_metadata
+from tests.controller.lifecycle.gangs import T0
+
+METADATA = {"name": "job", "namespace": "team", "uid": "u", "resourceVersion": "1", "generation": 1}
+TEMPLATE = {"spec": {"containers": [{"name": "trainer", "image": "x", "command": ["train"]}]}}
+SPEC = {"roles": [{"name": "worker", "replicas": 1, "template": TEMPLATE}]}
+
+
+def known(**raw: Any) -> KnownJob:
+    raw = {"metadata": METADATA, "spec": SPEC, **raw}
+    return KnownJob(raw, parse_metadata(raw))
+
+
+def observed(job: KnownJob) -> Observation:
+    read, _, status = read_job(job)
+    return Observation(now=T0, job=read, status=status)
+
+
+def test_nothing_is_written_over_a_status_that_cannot_be_read() -> None:
+    decision = decide(observed(known(status={"phase": "Dreaming", "attempt": 7})))
+    assert (decision.status, decision.actions) == (None, ())
+    assert "Dreaming" in decision.why
+
+
+def test_a_spec_that_cannot_be_run_is_told_so() -> None:
+    decision = decide(observed(known(spec={"roles": 5})))
+    assert decision.status is not None
+    assert decision.status.conditions[0].reason == "InvalidSpec"
+
+
+def test_a_readable_job_has_a_policy() -> None:
+    read, parsed, _ = read_job(known())
+    assert read.policy is not None
+    assert parsed is not None
