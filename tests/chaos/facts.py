@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Json = dict[str, Any]
@@ -17,6 +18,9 @@ ANNOTATION_PLAN = "meshwright.dev/plan-sha256"
 """Written out, not imported: a judge who shares the words of the judged would not notice a changed one."""
 
 TERMINAL = frozenset({"Succeeded", "Failed"})
+
+REFUND_SECONDS = 120.0
+"""How long after a charged incident the loss of a node still explains it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,8 @@ class Due:
 
     what: str
     charged: bool
+    at: float = 0.0
+    """When it was caused, by this process's clock."""
 
 
 @dataclass
@@ -146,12 +152,15 @@ class Ledger:
 
     def add(self, what: str, *, charged: bool) -> None:
         """One incident is caused."""
-        self.entries.append(Due(what, charged))
+        self.entries.append(Due(what, charged, time.monotonic()))
 
     def node_lost(self, what: str) -> None:
-        """A node of the gang is lost, which also takes back a charge made shortly before."""
-        if self.entries and self.entries[-1].charged:
-            self.entries[-1] = Due(self.entries[-1].what + " (refunded)", charged=False)
+        """A node of the gang is lost, which also takes back every charge of the two minutes before."""
+        since = time.monotonic() - REFUND_SECONDS
+        self.entries = [
+            replace(due, what=f"{due.what} (refunded)", charged=False) if due.charged and due.at > since else due
+            for due in self.entries
+        ]
         self.add(what, charged=False)
 
 

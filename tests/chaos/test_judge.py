@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,9 @@ from tests.chaos.facts import (
     LABEL_INDEX,
     LABEL_JOB_UID,
     LABEL_ROLE,
+    REFUND_SECONDS,
     AuditEvent,
+    Due,
     Facts,
     JobState,
     Ledger,
@@ -194,11 +197,12 @@ def test_the_incident_that_ends_a_job_is_judged_but_is_no_restart() -> None:
     assert judge(with_states(facts, failed)) == []
 
 
-def test_a_lost_node_takes_back_the_charge_before_it() -> None:
-    ledger = Ledger()
+def test_a_lost_node_takes_back_every_charge_of_the_two_minutes_before() -> None:
+    ledger = Ledger(entries=[Due("exit 1 of 1", charged=True, at=time.monotonic() - REFUND_SECONDS - 1)])
     ledger.add("exit 1 of 0", charged=True)
+    ledger.add("exit 1 of all", charged=True)
     ledger.node_lost("loss of node n")
-    assert (ledger.charged, ledger.free) == (0, 2)
+    assert (ledger.charged, ledger.free) == (1, 3)
 
 
 def test_the_audit_log_is_read_without_dry_runs_and_non_resources() -> None:
