@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from tests.chaos.arena import Arena, Stage
 from tests.chaos.calls import Call
+from tests.chaos.life import Shape
 from tests.chaos.proxy import Moment
 from tests.chaos.runs import Outcome, elapsed, see_through
 from tests.chaos.scripts import SCRIPTS
@@ -75,11 +76,11 @@ class KillAt:
         return False
 
 
-async def run_point(arena: Arena, script: str, point: Point) -> tuple[Outcome, KillAt]:
+async def run_point(arena: Arena, script: str, point: Point, shape: Shape | None = None) -> tuple[Outcome, KillAt]:
     """One life with one kill per step."""
     async with arena.slot() as slot:
         began, hook = time.monotonic(), KillAt(point)
-        life = slot.life()
+        life = slot.life(shape)
         life.on_step = hook.begin
         label = f"{script}-{point}"
         async with slot.stage(label, hook=hook, identity="operator-0") as stage:
@@ -99,16 +100,12 @@ async def run_point(arena: Arena, script: str, point: Point) -> tuple[Outcome, K
         return Outcome(label, violations, stage.proxy.counted, starts, seconds, note, log, len(hook.fired)), hook
 
 
-async def sweep(arena: Arena, script: str) -> AsyncIterator[Outcome]:
+async def sweep(arena: Arena, script: str, shape: Shape | None = None) -> AsyncIterator[Outcome]:
     """An undisturbed life, which says how many calls its longest step has; then one life per such call and moment."""
-    baseline, hook = await run_point(arena, script, Point())
+    baseline, hook = await run_point(arena, script, Point(), shape)
     yield baseline
     points = [Point(count, moment) for count in range(1, max(hook.lengths.values()) + 1) for moment in Moment]
-    async for outcome in all_of(arena, script, [Point(1, moment, leases=True) for moment in Moment] + points):
-        yield outcome
-
-
-async def all_of(arena: Arena, script: str, points: Iterable[Point]) -> AsyncIterator[Outcome]:
-    """As many at once as there are slots; in the order in which they end."""
-    for done in asyncio.as_completed([asyncio.ensure_future(run_point(arena, script, point)) for point in points]):
+    points += [Point(1, moment, leases=True) for moment in Moment]
+    runs = [asyncio.ensure_future(run_point(arena, script, point, shape)) for point in points]
+    for done in asyncio.as_completed(runs):  # as many at once as there are slots
         yield (await done)[0]

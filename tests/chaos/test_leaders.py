@@ -10,8 +10,8 @@ from tests.chaos.leaders import pairs
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
-@pytest.mark.parametrize(("script", "calls"), [("start", 12), ("called-off", 8)])
-async def test_a_late_call_of_an_old_leader_changes_nothing(arena: Arena, script: str, calls: int) -> None:
-    outcomes = [outcome async for outcome in pairs(arena, script, range(1, calls + 1))]
+@pytest.mark.parametrize(("script", "calls"), [("start", range(1, 10)), ("called-off", range(6, 9))])
+async def test_a_late_call_of_an_old_leader_changes_nothing(arena: Arena, script: str, calls: range) -> None:
+    outcomes = [outcome async for outcome in pairs(arena, script, calls)]
     assert [f"{o}\n{o.tail()}" for o in outcomes if o.violations] == []
-    assert sum(bool(outcome.note) for outcome in outcomes) >= calls - 4
+    assert sum(bool(outcome.note) for outcome in outcomes) >= len(calls) - 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.chaos.arena import Arena
+from tests.chaos.life import Shape
 from tests.chaos.runs import Outcome
 from tests.chaos.scripts import SCRIPTS
 from tests.chaos.sweep import Point, run_point, sweep
@@ -18,10 +19,10 @@ def red(outcomes: list[Outcome]) -> list[str]:
 
 async def test_start_and_incident_survive_a_kill_before_and_after_every_call(arena: Arena) -> None:
     """K03 and others: each incident is counted once and no pod is made twice, whenever the operator dies."""
-    outcomes = [outcome async for outcome in sweep(arena, "incident")]
+    outcomes = [outcome async for outcome in sweep(arena, "incident", Shape(replicas=2))]
     assert red(outcomes) == []
     assert len(outcomes) > 30
-    assert sum(outcome.points for outcome in outcomes) > 50
+    assert sum(outcome.points for outcome in outcomes) > 40
 
 
 async def test_a_whole_life_is_as_cheap_as_it_says_and_a_quiet_one_is_free(arena: Arena) -> None:
