@@ -55,10 +55,14 @@ def test_k04_no_restart_at_all_is_a_budget_too(stage: Stage) -> None:
     assert len(stage.creates(uid)) == 2
 
 
-def test_k05_one_incident_is_one_restart_however_many_pods_fail(stage: Stage) -> None:
+def test_k05_one_incident_is_one_restart_however_many_pods_fail(stage: Stage, operator: Operator) -> None:
     stage.create(a_job("k05", workers=4, failurePolicy={"maxRestarts": 1}))
     stage.wait_phase("k05", "Running")
-    assert sum([stage.end(pod, "1") for pod in stage.gang(1)]) > 1, "several pods failed"
+    operator.kill()
+    for pod in stage.gang(1):
+        stage.end(pod, "1")
+    eventually(lambda: all(pod["status"]["phase"] == "Failed" for pod in stage.gang(1)), "all four have failed")
+    operator.start()
     status = stage.wait_phase("k05", "Running", attempt=2)
     assert len(status["chargedRestarts"]) == 1
     assert len(status["incidents"]) == 1
