@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from meshwright.lifecycle.model import FailureAction, Observation, Pod, PodState, Policy, Rule
@@ -104,14 +104,14 @@ def matching_rule(policy: Policy, culprit: Culprit) -> Rule | None:
 def fell_by_stop(pod: Pod) -> bool:
     """Whether the pod's end was the answer to a request to stop, and so says nothing about the incident.
 
-    Times are whole seconds. In the second of the request itself, the exit codes of a stop are taken for one.
+    Times are whole seconds of two clocks: from the second before the request on, the exit codes of a stop are one.
     """
     if pod.stop_requested_at is None or not pod.ended:
         return False
     if pod.finished_at is None or pod.finished_at > pod.stop_requested_at:
         return True
     by_signal = pod.exit_code in STOP_SIGNALS and pod.reason != OUT_OF_MEMORY_REASON
-    return pod.finished_at == pod.stop_requested_at and by_signal
+    return by_signal and pod.finished_at >= pod.stop_requested_at - timedelta(seconds=1)
 
 
 def cause_of(pod: Pod, policy: Policy) -> Cause | None:
