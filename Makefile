@@ -5,7 +5,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 VENV := .venv/bin
 SEEDS ?= 20
-TYPED := crds/meshwright_api operator/src/meshwright devcluster/src/devcluster demo examples/pytorch_text
+TYPED := crds/meshwright_api operator/src/meshwright devcluster/src/devcluster trainer-image/src/meshwright_trainer demo examples/pytorch_text
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast lint generate mutants chaos constraints clean
@@ -45,7 +45,7 @@ chaos: setup ## crash sweep, pairs of leaders and SEEDS=n random histories of fa
 
 constraints: setup ## choose the newest versions of all packages and pin them
 	$(VENV)/uv pip compile requirements-dev.txt --quiet --upgrade --universal --python-version 3.11 --no-annotate \
-		--no-emit-package meshwright-api --no-emit-package meshwright-operator --no-emit-package meshwright-devcluster \
+		--no-emit-package meshwright-api --no-emit-package meshwright-operator --no-emit-package meshwright-devcluster --no-emit-package meshwright-trainer \
 		--custom-compile-command "make constraints" --output-file constraints.txt
 
 clean: ## remove what was made in this checkout; the user's caches stay, so the next setup is quick

@@ -2,6 +2,7 @@
 
 ApiError
   InvalidJob      an object that cannot be run; carries every problem that was found
+  InvalidTrainer  a trainer section that cannot be run; carries every problem that was found
   PlanError       a launch plan that this reader cannot use
     PlanTooNew    it asks for a newer reader
     PlanUnreadable  it is no launch plan
@@ -41,6 +42,14 @@ class InvalidJob(ApiError):
         super().__init__("; ".join(map(str, problems)))
         self.metadata = metadata
         self.status = status
+        self.problems = problems
+
+
+class InvalidTrainer(ApiError):
+    """A trainer section that cannot be run as it stands."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("\n".join(map(str, problems)))
         self.problems = problems
 
 

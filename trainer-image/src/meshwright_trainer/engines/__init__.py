@@ -1,0 +1,1 @@
+"""How the ranks' updates come together."""
