@@ -23,7 +23,7 @@ class StepResult:
     sums: Mapping[str, float] = field(default_factory=dict)
     """Named sums of the objective / weight."""
     skipped: bool = False
-    """Whether the update was left out, by agreement of all ranks; the step counts, the learning rate does not move on."""
+    """Whether all ranks agreed to leave the update out: the step counts, the learning rate does not move on."""
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,6 @@ class Model:
     objective: str
     """Objective that it is trained with when the job names none."""
     plan: ModelPlan | None = None
-    """None for a model of one's own without a plan: it gets data and shard axes, recompute of its children, checkpoints."""
+    """None for a model of one's own without a plan: it still has data and shard axes, recompute and checkpoints."""
     identity: Mapping[str, Any] = field(default_factory=dict)
     """JSON values that say which model it is: family and sizes. Part of the checkpoint's fingerprint."""
