@@ -12,10 +12,21 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from meshwright.logs import LogFormat
+from meshwright.metrics import operator_version
 from meshwright.rendering.settings import RenderSettings
 
 ENV_PREFIX: Final = "MESHWRIGHT_"
 _SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+_POSITIVE: Final = (
+    "api_concurrency",
+    "api_timeout_seconds",
+    "heartbeat_interval_seconds",
+    "resync_seconds",
+    "watch_silence_seconds",
+    "workers",
+)
 
 
 class InvalidSettings(ValueError):
@@ -47,6 +58,12 @@ class Settings:
     bind_address: str = _setting("0.0.0.0", "address of the metrics and liveness servers")
     metrics_port: int = _setting(8080, "port of /metrics; 0 turns it off")
     liveness_port: int = _setting(8081, "port of /healthz; 0 turns it off")
+    heartbeat_port: int = _setting(8082, "port that agents report to; 0 turns it off, and agents report to nobody")
+    heartbeat_url: str = _setting(
+        "",
+        "where agents reach that port; by default the chart's Service, http://LEASE_NAME-heartbeat.NAMESPACE.svc:PORT",
+    )
+    heartbeat_interval_seconds: float = _setting(10.0, "how often agents report")
     log_format: str = _setting("json", "how the log is written", choices=get_args(LogFormat))
     log_level: str = _setting("INFO", "least level that is logged")
     decision_log_dir: str = _setting("", "folder for observations, to be decided again by `meshwright replay`")
@@ -61,6 +78,8 @@ class Settings:
     jobs_pod_security: str = _setting(
         "baseline", "Pod Security level that pods of user templates are made for", choices=("baseline", "restricted")
     )
+    trainer_image: str = _setting(f"meshwright/trainer:{operator_version()}", "image of the built-in trainer")
+    agent_image: str = _setting(f"meshwright/operator:{operator_version()}", "image that the agent is copied from")
 
     watch_silence_seconds: float = _setting(75.0, "after how long without a word a watch is opened anew")
     retry_first_seconds: float = _setting(0.1, "first delay after a failure")
@@ -72,13 +91,21 @@ class Settings:
                 "lease times must grow: lease_retry_seconds < lease_renew_deadline_seconds < lease_duration_seconds, "
                 f"not {self.lease_retry_seconds} < {self.lease_renew_deadline_seconds} < {self.lease_duration_seconds}"
             )
-        for name in ("api_concurrency", "workers", "resync_seconds", "watch_silence_seconds", "api_timeout_seconds"):
+        for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise InvalidSettings(f"{name} must be positive, as {_default(name)} is, not {getattr(self, name)}")
 
     def rendering_for(self, namespace_labels: Mapping[str, str]) -> RenderSettings:
         """The administrator's part of every pod in a namespace with these labels."""
         return RenderSettings.for_namespace(namespace_labels, self.jobs_pod_security)
+
+    @property
+    def heartbeat_endpoint(self) -> str:
+        """The URL that launch plans give to agents; empty where nobody listens."""
+        if not self.heartbeat_port:
+            return self.heartbeat_url
+        service = f"http://{self.lease_name}-heartbeat.{self.lease_namespace}.svc:{self.heartbeat_port}"
+        return self.heartbeat_url or service
 
     @property
     def watched(self) -> tuple[str | None, ...]:

@@ -55,6 +55,7 @@ def quick(stub: StubKube, kubeconfig: Callable[..., str], unused_tcp_port: int) 
             "bind_address": "127.0.0.1",
             "metrics_port": 0,
             "liveness_port": unused_tcp_port,
+            "heartbeat_port": 0,
             "api_timeout_seconds": 2.0,
             "resync_seconds": 60.0,
             "watch_silence_seconds": 20.0,

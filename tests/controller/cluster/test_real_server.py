@@ -207,6 +207,7 @@ def start(account: Path, namespace: str, tmp_path: Path) -> Callable[[], Any]:
             "lease-namespace": namespace,
             "metrics-port": 0,
             "liveness-port": 0,
+            "heartbeat-port": 0,
             "lease-duration-seconds": 6,
             "lease-renew-deadline-seconds": 4,
             "lease-retry-seconds": 0.3,

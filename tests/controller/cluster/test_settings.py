@@ -67,3 +67,16 @@ def test_what_cannot_be_used_is_said_with_its_name(argv: list[str], env: dict[st
 
 def test_every_setting_says_what_it_is() -> None:
     assert all(spec.metadata["help"] for spec in fields(Settings))
+
+
+@pytest.mark.parametrize(
+    ("argv", "endpoint"),
+    [
+        ([], "http://meshwright-operator-heartbeat.default.svc:8082"),
+        (["--lease-name=a", "--lease-namespace=b", "--heartbeat-port=9"], "http://a-heartbeat.b.svc:9"),
+        (["--heartbeat-url=http://127.0.0.1:9"], "http://127.0.0.1:9"),
+        (["--heartbeat-port=0"], ""),
+    ],
+)
+def test_agents_report_to_the_charts_service_unless_told_otherwise(argv: list[str], endpoint: str) -> None:
+    assert parse(argv, {}).heartbeat_endpoint == endpoint
