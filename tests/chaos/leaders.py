@@ -28,6 +28,7 @@ class HoldAt:
     Attributes:
         held: The call, once it was held.
         answered: Set once the API server has answered it.
+        gone_on: Set once the old leader runs again.
         late_for: How many calls the new leader had made before this one was let go.
     """
 
@@ -38,6 +39,7 @@ class HoldAt:
     held: Call | None = None
     late_for: int = -1
     answered: asyncio.Event = field(default_factory=asyncio.Event)
+    gone_on: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __call__(self, count: int, call: Call, moment: Moment) -> bool:
         """Holds the call if this is the one."""
@@ -55,10 +57,27 @@ class HoldAt:
         await _until_it_rests(self.new.proxy)
         self.late_for = self.new.proxy.counted
         if count % 2:
-            process.go_on()
+            self._go_on()
         else:
-            asyncio.get_running_loop().call_later(0.3, process.go_on)
+            asyncio.get_running_loop().call_later(0.3, self._go_on)
         return True
+
+    async def all_came(self) -> None:
+        """Waits until the held call and those that were under way beside it have come.
+
+        What comes after the job was deleted is another story: no precondition of a create can stop it, and the garbage
+        collector takes what it made.
+        """
+        await self.answered.wait()
+        await self.gone_on.wait()
+        assert self.old
+        await _until_quiet(self.old.proxy)
+
+    def _go_on(self) -> None:
+        assert self.old
+        assert self.old.operator.process
+        self.old.operator.process.go_on()
+        self.gone_on.set()
 
 
 async def run_pair(arena: Arena, script: str, count: int) -> Outcome:
@@ -76,7 +95,7 @@ async def run_pair(arena: Arena, script: str, count: int) -> Outcome:
                 async def act() -> None:
                     await SCRIPTS[script](life)
                     if hook.held:
-                        await asyncio.wait_for(hook.answered.wait(), _TAKEOVER_SECONDS)
+                        await asyncio.wait_for(hook.all_came(), _TAKEOVER_SECONDS)
                         await (life.suspended() if script == "called-off" else life.settled())
 
                 violations = await see_through(slot, life, (old, new), act)
@@ -107,4 +126,13 @@ async def _until_it_rests(proxy: FaultProxy) -> None:
             count, since = proxy.counted, time.monotonic()
         elif time.monotonic() - since > _REST_SECONDS:
             return
+        await asyncio.sleep(0.05)
+
+
+async def _until_quiet(proxy: FaultProxy) -> None:
+    """Waits until no counted call has passed for a while."""
+    count, since = -1, time.monotonic()
+    while time.monotonic() - since < _REST_SECONDS:
+        if proxy.counted != count:
+            count, since = proxy.counted, time.monotonic()
         await asyncio.sleep(0.05)
