@@ -16,6 +16,18 @@ NAME_PREFIX: Final = "meshwright"
 """Beginning of names of containers and volumes that Meshwright adds."""
 MOUNT: Final = "/etc/meshwright"
 """Folder in every container with the launch plan."""
+OWN_FOLDER: Final = "/meshwright"
+"""Folder in the trained container with the agent and with code from a ConfigMap.
+
+Not below the launch plan's: that is read-only, and a mount point could not be made in it."""
+AGENT_FOLDER: Final = f"{OWN_FOLDER}/agent"
+"""Where the agent is put by its init container and found by the trained one."""
+CODE_MOUNT: Final = f"{OWN_FOLDER}/code"
+"""Where `trainer.code.configMap` is mounted."""
+TOKEN_FOLDER: Final = "/var/run/secrets/meshwright"
+"""Where the agent finds the token by which the operator knows its pod."""
+MOUNTS: Final = (MOUNT, OWN_FOLDER, TOKEN_FOLDER)
+"""Folders that nobody else may cover."""
 POD_FIELDS: Final = {
     "nodeName": "Meshwright places pods; use nodeSelector or affinity to narrow where",
     "hostname": "Meshwright sets it so that ranks find each other",
@@ -35,5 +47,5 @@ def is_env(name: str) -> bool:
 
 
 def is_mount(path: str) -> bool:
-    """Whether a mount path would cover the launch plan."""
-    return path.rstrip("/") == MOUNT or path.startswith(f"{MOUNT}/")
+    """Whether a mount path would cover one of Meshwright's folders."""
+    return any(path.rstrip("/") == mount or path.startswith(f"{mount}/") for mount in MOUNTS)

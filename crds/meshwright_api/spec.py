@@ -83,14 +83,18 @@ class Role(ApiModel):
 
     name: RoleName
     """Name of the role, a DNS label of at most 32 characters; it is part of the pods' names."""
-    replicas: Annotated[int, Field(ge=0, le=MAX_PODS)] = 1
-    """Number of pods of the role, 0 to 25000; 0 means none. Default 1."""
+    replicas: Annotated[int, Field(ge=0, le=MAX_PODS)] | None = None
+    """Number of pods of the role, 0 to 25000; 0 means none. Default: what the trainer's mesh needs, else 1."""
     gpus_per_pod: Annotated[int, Field(ge=0, le=128)] | None = None
     """Whole GPUs of each pod: sets the limit `nvidia.com/gpu` of the trained container. Default: that limit, else 0."""
     processes_per_pod: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Training processes in each pod. Default: the number of GPUs under torchrun or the agent, else 1."""
+    """Training processes in each pod. Default: the number of GPUs under torchrun or the agent, else 1.
+
+    Where there are no GPUs, the built-in trainer has as many as the mesh leaves for each pod."""
     template: FreeForm = Field(default_factory=dict)
-    """Pod template (`metadata.labels`, `metadata.annotations`, `spec`) of the role's pods, as in a Deployment."""
+    """Pod template (`metadata.labels`, `metadata.annotations`, `spec`) of the role's pods, as in a Deployment.
+
+    With the built-in trainer it may leave out the container, or the image of the container `trainer`."""
     near: RoleName | None = None
     """Name of a role whose pods this role's pods are placed close to."""
     spread: LevelName | None = None
@@ -273,4 +277,4 @@ class TrainingJobSpec(ApiModel):
     clean_pod_policy: CleanPodPolicy = CleanPodPolicy.RUNNING
     """Which pods are deleted when the job has finished: those still Running, All or None. Default Running."""
     agent: Agent | None = None
-    """Inject: Meshwright's agent wraps the command of your image. Default None in this version."""
+    """Inject: Meshwright's agent wraps the command and reports progress. Default: Inject with trainer, else None."""

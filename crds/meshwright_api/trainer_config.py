@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from pydantic import Field, ValidationError
 
+from meshwright_api import reserved
 from meshwright_api.base import ApiModel
 from meshwright_api.errors import InvalidTrainer, Problem
 from meshwright_api.trainer import (
@@ -64,6 +65,10 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "logging": {"everySteps": 10},
 }
 """What a field that is left out comes to. `parallelism.data`, `batch.global` and `shardStage` depend on the others."""
+
+
+MESH_AXES: Final = ("pipeline", "data", "shard", "context", "tensor")
+"""The axes whose sizes multiply to the number of processes, outermost first."""
 
 
 class SourceConfig(ApiModel):
@@ -276,7 +281,7 @@ def filled(section: Mapping[str, Any], world_size: int) -> dict[str, Any]:
     full = _merged(DEFAULTS, section)
     parallelism = full["parallelism"]
     if "data" not in parallelism:
-        others = math.prod(int(parallelism[axis]) for axis in ("pipeline", "shard", "context", "tensor"))
+        others = math.prod(int(parallelism[axis]) for axis in MESH_AXES if axis != "data")
         parallelism["data"] = max(1, world_size // others)
     if parallelism["shard"] > 1 and "shardStage" not in (section.get("parallelism") or {}):
         parallelism["shardStage"] = 3
@@ -284,11 +289,22 @@ def filled(section: Mapping[str, Any], world_size: int) -> dict[str, Any]:
     batch.setdefault("global", batch["micro"] * parallelism["data"] * parallelism["shard"])
     full["optimizer"]["learningRateSchedule"].setdefault("decaySteps", max(1, int(full.get("steps") or 1)))
     _fill_sources(full["data"])
+    if (full.get("code") or {}).get("configMap"):
+        full["code"] = {**full["code"], "path": reserved.CODE_MOUNT}
     return full
 
 
-def trainer_config(section: Mapping[str, Any], world_size: int) -> TrainerConfig:
-    """Reads a trainer section, filled or not.
+def mesh_size(section: Mapping[str, Any]) -> int | None:
+    """Processes that the section's mesh asks for; None if it leaves its size open by leaving out the axis `data`."""
+    given = section.get("parallelism") or {}
+    if given.get("data") is None:
+        return None
+    axes = {**DEFAULTS["parallelism"], **{axis: size for axis, size in given.items() if size is not None}}
+    return math.prod(int(axes[axis]) for axis in MESH_AXES)
+
+
+def trainer_config(section: Mapping[str, Any], world_size: int, size: str = "") -> TrainerConfig:
+    """Reads a trainer section, filled or not; `size` says for people how `world_size` comes about.
 
     Raises:
         InvalidTrainer: it cannot be run with this number of processes.
@@ -302,20 +318,27 @@ def trainer_config(section: Mapping[str, Any], world_size: int) -> TrainerConfig
                 for e in error.errors(include_url=False, include_context=False)
             )
         ) from error
-    if found := tuple(config_problems(config, world_size)):
+    if found := tuple(config_problems(config, world_size, size)):
         raise InvalidTrainer(found)
     return config
 
 
-def config_problems(config: TrainerConfig, world_size: int) -> Iterator[Problem]:
-    """Whether the parts of a filled section agree with each other and with the number of processes."""
+def config_problems(config: TrainerConfig, world_size: int, size: str = "") -> Iterator[Problem]:
+    """Whether the parts of a filled section agree with each other and with the number of processes.
+
+    Args:
+        config: the section.
+        world_size: training processes.
+        size: how that number comes about, for people: `replicas 2 x processes per pod 4`.
+    """
     mesh, batch = config.parallelism, config.batch
+    size = size or "replicas x processes per pod"
     if mesh.world_size != world_size:
         yield Problem(
             "spec.trainer.parallelism",
             f"pipeline {mesh.pipeline} x data {mesh.data} x shard {mesh.shard} x context {mesh.context} x tensor "
-            f"{mesh.tensor} = {mesh.world_size} ranks, but replicas x processes per pod = {world_size}; change one of "
-            "the three, or leave `data` out",
+            f"{mesh.tensor} = {mesh.world_size} ranks, but {size} = {world_size}; change one of the "
+            "three or leave one out",
         )
     share = batch.micro * mesh.data * mesh.shard
     if batch.global_ % share:

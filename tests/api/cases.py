@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshwright_api.checks.semantics import longest_job_name
-from meshwright_api.spec import Role
-from tests.api.jobs import Json, a_container, a_job, a_role, with_container, with_pod
+from meshwright_api.checks.trainer_features import TRAINER_LATER
+from meshwright_api.keys import LIST
+from meshwright_api.resolve import resolve
+from meshwright_api.spec import Role, TrainingJobSpec
+from tests.api.jobs import Json, a_container, a_job, a_role, a_trained_job, a_trainer, with_container, with_pod
 
 SCHEMA = "schema"
 """Refused by types and limits; no rule of ours is involved."""
 
-LONGEST = longest_job_name((Role(name="worker", replicas=2),))
+LONGEST = longest_job_name(resolve(TrainingJobSpec(roles=(Role(name="worker", replicas=2),))))
 
 
 @dataclass(frozen=True)
@@ -182,13 +185,25 @@ VOLUMES = (
         "volume-path-reserved",
         _volume(mountPath="/etc/meshwright"),
         _volume(mountPath="/etc/meshwrights"),
-        ("launch plan",),
+        ("/etc/meshwright is Meshwright's",),
     ),
     Case(
         "volume-path-reserved",
         _volume(mountPath="/etc/meshwright/x"),
         _volume(mountPath="/etc/x"),
         ("/etc/meshwright",),
+    ),
+    Case(
+        "volume-path-reserved",
+        _volume(mountPath="/meshwright/agent"),
+        _volume(mountPath="/data/meshwright"),
+        ("/meshwright",),
+    ),
+    Case(
+        "volume-path-reserved",
+        _volume(mountPath="/var/run/secrets/meshwright"),
+        _volume(mountPath="/var/run/secrets/mine"),
+        ("/var/run/secrets/meshwright",),
     ),
     Case("volume-name-reserved", _volume(name="meshwright-plan"), _volume(name="plan"), ("meshwright-plan", "choose")),
     Case("volume-paths-differ", _volumes("/a", "/a"), _volumes("/a", "/b"), ("/a",)),
@@ -310,7 +325,19 @@ TEMPLATES = (
         "reservedMount",
         with_container(volumeMounts=[{"name": "x", "mountPath": "/etc/meshwright"}]),
         with_container(volumeMounts=[{"name": "x", "mountPath": "/etc"}]),
-        ("/etc/meshwright", "launch plan"),
+        ("/etc/meshwright", "is Meshwright's"),
+    ),
+    Case(
+        "agentCommand",
+        {**a_job(agent="Inject")},
+        a_job(agent="Inject", roles=[a_role(pod={"containers": [a_container(command=["python", "x.py"])]})]),
+        ("worker", "trainer", "command: [python, train.py]"),
+    ),
+    Case(
+        "agentCommand",
+        a_job(agent="Inject", roles=[a_role(pod={"containers": [a_container(args=["x.py"])]})]),
+        a_job(agent="None"),
+        ("command",),
     ),
     Case(
         "priorityClass",
@@ -339,9 +366,6 @@ TEMPLATES = (
 )
 
 LATER = (
-    Case(
-        "later-trainer", a_job(trainer={"steps": 1}), a_job(trainer=None), ("spec.trainer", "roles with your own image")
-    ),
     Case("later-elastic", a_job(elastic={"min": 1}), a_job(), ("spec.elastic", "roles[].replicas")),
     Case("later-profile", a_job(profile="default"), a_job(), ("spec.profile",)),
     Case("later-placement", a_job(placement={"balanced": True}), a_job(), ("spec.placement", "nodeSelector")),
@@ -360,14 +384,149 @@ LATER = (
         a_job(queue={"provisioning": "None"}),
         ("ProvisioningRequest", "None"),
     ),
-    Case("later-agent", a_job(agent="Inject"), a_job(agent="None"), ("Inject", "None")),
     Case(
         "later-health.heartbeatTimeoutSeconds",
         a_job(health={"heartbeatTimeoutSeconds": 60}),
         a_job(health={}),
-        ("heartbeatTimeoutSeconds", "agent"),
+        ("heartbeatTimeoutSeconds", "agent's silence"),
     ),
     Case("later-health.stragglerFactor", a_job(health={"stragglerFactor": 1.5}), a_job(), ("stragglerFactor",)),
 )
 
-CASES: tuple[Case, ...] = (*NAMES, *SIZES, *POLICY_FIELDS, *VOLUMES, *TEMPLATES, *LATER)
+
+def _setting(path: tuple[str, ...], value: Any) -> Json:
+    """A job whose trainer's section has this value there."""
+    for step in reversed(path):
+        value = [value] if step == LIST else {step: value}
+    assert isinstance(value, dict)
+    needed = {"data": {"source": "/data"}, "model": {"name": "gpt3"}}
+    for key in value:
+        value[key] = needed[key] | value[key] if key in needed and isinstance(value[key], dict) else value[key]
+    if path[:3] == ("data", "sources", LIST):
+        value["data"]["sources"] = [{"source": "/more"} | item for item in value["data"]["sources"]]
+    return a_trained_job(**value)
+
+
+LATER_VALUES: dict[tuple[str, ...], tuple[Any, Any]] = {
+    ("model", "name"): ("t5", "bert"),
+    ("model", "experts"): (8, None),
+    ("model", "expertsPerToken"): (2, None),
+    ("model", "capacityFactor"): (1.25, None),
+    ("model", "groupTokens"): (64, None),
+    ("model", "keyValueHeads"): (2, None),
+    ("objective", "name"): ("Classification", "MaskedToken"),
+    ("data", "format"): ("Tokens", "JSONLines"),
+    ("data", "sources", LIST, "format"): ("Pairs", "Text"),
+    ("data", "tokenizer", "name"): ("SentencePiece", "BPE"),
+    ("optimizer", "name"): ("LAMB", "SGD"),
+    ("optimizer", "learningRateSchedule", "name"): ("Exponential", "Linear"),
+    ("precision",): ("FP8", "BF16"),
+    ("parallelism", "mode"): ("Auto", "Manual"),
+    ("parallelism", "pipeline"): (2, 1),
+    ("parallelism", "context"): (2, 1),
+    ("parallelism", "tensor"): (2, 1),
+    ("parallelism", "expert"): (2, 1),
+    ("parallelism", "virtualStages"): (2, 1),
+    ("parallelism", "pipelineSchedule"): ("GPipe", None),
+    ("update", "mode"): ("PipeDream", "Synchronous"),
+    ("update", "consistency"): ("StaleSynchronous", None),
+    ("update", "slack"): (3, None),
+    ("update", "fetchEvery"): (3, None),
+    ("update", "pushEvery"): (3, None),
+    ("memory", "recompute"): ("Selective", "Full"),
+    ("memory", "activationCodec"): ("Gist", None),
+    ("memory", "offload"): (["OptimizerState"], None),
+    ("memory", "tiers"): ([{"name": "Host"}], None),
+    ("logging", "wandb"): ({"project": "x"}, None),
+}
+"""For each field of the trainer that this version does not have in full: a value that it refuses, one that it takes."""
+
+
+def _later_in_the_trainer() -> tuple[Case, ...]:
+    found = []
+    for later in TRAINER_LATER:
+        path = later.path[1:]
+        bad, good = LATER_VALUES[path]
+        shown = (str(bad),) if later.words else ()
+        says = (f"spec.trainer.{path[0]}", *shown, *map(str, later.works))
+        found.append(Case(f"later-{'.'.join(later.path)}", _setting(path, bad), _setting(path, good), says))
+    return tuple(found)
+
+
+def _without(key: str) -> Json:
+    job = a_trained_job()
+    del job["spec"]["trainer"][key]
+    return job
+
+
+TRAINER = (
+    *_later_in_the_trainer(),
+    Case("trainer-steps", _without("steps"), a_trained_job(), ("spec.trainer.steps", "steps: 1000")),
+    Case("trainer-model", _without("model"), a_trained_job(), ("spec.trainer.model", "preset: tiny")),
+    Case(
+        "trainer-model",
+        a_trained_job(model={"name": "gpt3", "factory": "a:b"}),
+        a_trained_job(model={"factory": "a:b"}),
+        ("either a name or a factory",),
+    ),
+    Case("trainer-data", _without("data"), a_trained_job(), ("spec.trainer.data", "/data/corpus")),
+    Case(
+        "trainer-data",
+        a_trained_job(data={"sources": []}),
+        a_trained_job(data={"sources": [{"source": "/a"}, {"source": "/b", "weight": 2}]}),
+        ("spec.trainer.data",),
+    ),
+    Case(
+        "trainer-data",
+        a_trained_job(data={"source": "/a", "factory": "a:b"}),
+        a_trained_job(data={"factory": "a:b", "arguments": {"x": 1}}),
+        ("either a source",),
+    ),
+    Case("trainer-code", a_trained_job(code={}), a_trained_job(code={"path": "/code"}), ("spec.trainer.code",)),
+    Case(
+        "trainer-code",
+        a_trained_job(code={"configMap": "x", "path": "/code"}),
+        a_trained_job(code={"configMap": "x"}),
+        ("configMap: my-model",),
+    ),
+    Case(
+        "trainer-resume-from",
+        a_trained_job(checkpoint={"resume": "From"}),
+        a_trained_job(checkpoint={"resume": "From", "resumeFrom": "/c/step-00000001.a1"}),
+        ("spec.trainer.checkpoint.resumeFrom",),
+    ),
+    Case(
+        "trainer-init-path",
+        a_trained_job(model={"name": "gpt3", "init": {"from": "job/other@5"}}),
+        a_trained_job(model={"name": "gpt3", "init": {"from": "/c/step-00000005.a1"}}),
+        ("job/other@5", "give the path"),
+    ),
+    Case(
+        "trainer-in-one-role",
+        a_job(trainer=a_trainer(), roles=[{"name": "worker"}, {"name": "server"}]),
+        a_job(trainer=a_trainer(), roles=[{"name": "worker"}]),
+        ("spec.roles", "one role"),
+    ),
+    # Neither a role nor a container nor an image has to be given.
+    Case("trainer-steps", _without("steps"), {**a_job(), "spec": {"trainer": a_trainer()}}),
+    Case(
+        "noImage",
+        a_trained_job(a_role(pod={"containers": [{"name": "logs"}]})),
+        a_trained_job(a_role(pod={"containers": [{"name": "trainer"}, a_container(name="logs")]})),
+        ("logs",),
+    ),
+    Case(
+        "trainerCommand",
+        a_trained_job(a_role(pod={"containers": [a_container(command=["python", "train.py"])]})),
+        a_trained_job(a_role(pod={"containers": [a_container()]})),
+        ("trainer", "leave spec.trainer out"),
+    ),
+    Case(
+        "trainerCommand",
+        a_trained_job(a_role(pod={"containers": [{"name": "trainer", "args": ["x"]}]})),
+        a_trained_job(a_role(pod={"containers": [a_container(name="logs", command=["tail"])]})),
+        ("args",),
+    ),
+)
+
+CASES: tuple[Case, ...] = (*NAMES, *SIZES, *POLICY_FIELDS, *VOLUMES, *TEMPLATES, *LATER, *TRAINER)

@@ -33,6 +33,16 @@ def a_job(name: str = "job", namespace: str = "default", **spec: Any) -> Json:
     }
 
 
+def a_trainer(**fields: Any) -> Json:
+    """A section for the built-in trainer with all that it must be told."""
+    return {"model": {"name": "gpt3", "preset": "tiny"}, "data": {"source": "/data"}, "steps": 10, **fields}
+
+
+def a_trained_job(role: Json | None = None, **fields: Any) -> Json:
+    """A job with the built-in trainer in two pods, or in the given role; `fields` add to the trainer's section."""
+    return a_job(roles=[role or {"name": "worker", "replicas": 2}], trainer=a_trainer(**fields))
+
+
 def with_container(**fields: Any) -> Json:
     """A job whose container has these fields."""
     return a_job(roles=[a_role(pod={"containers": [a_container(**fields)]})])

@@ -6,8 +6,9 @@ import pytest
 
 from meshwright_api import problems
 from meshwright_api.crd.changes import LAUNCH_FIELDS, change_validations
-from meshwright_api.crd.policies import key_validations, template_validations, writer_validations
+from meshwright_api.crd.policies import key_validations, writer_validations
 from meshwright_api.crd.rules import rules
+from meshwright_api.crd.template_rules import template_validations
 from tests.api.cases import CASES, SCHEMA, Case
 from tests.api.client import Client
 from tests.api.jobs import Json

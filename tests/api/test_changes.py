@@ -12,19 +12,20 @@ from meshwright_api.crd.changes import LAUNCH_FIELDS
 from meshwright_api.keys import alias_of
 from meshwright_api.spec import TrainingJobSpec
 from tests.api.client import Client, job_path
-from tests.api.jobs import Json, a_job, a_role, changed
+from tests.api.jobs import Json, a_job, a_role, a_trained_job, a_trainer, changed
 
 pytestmark = pytest.mark.cluster
 
 _numbers = itertools.count()
 NEW_ROLES = [a_role(pod={"containers": [{"name": "trainer", "image": "example.com/train:2"}]})]
 LAUNCH_CHANGES: dict[str, Any] = {
+    "trainer": a_trainer(),
     "roles": NEW_ROLES,
     "volumes": [{"name": "v", "mountPath": "/v", "emptyDir": {}}],
     "queue": {"priorityClassName": "high"},
     "agent": "None",
 }
-LATER_CHANGES: dict[str, Any] = {"trainer": {"steps": 1}, "profile": "fast", "placement": {"balanced": True}}
+LATER_CHANGES: dict[str, Any] = {"profile": "fast", "placement": {"balanced": True}}
 """Launch fields that this version refuses in any case."""
 POLICY_CHANGES: dict[str, Any] = {
     "failurePolicy": {"maxRestarts": 3},
@@ -82,6 +83,20 @@ def test_a_launch_field_changes_while_the_job_is_suspended_without_pods(
 ) -> None:
     job = stored(client, status=status, suspend=True)
     assert says(client, job, **{field: LAUNCH_CHANGES[field]}) == ""
+
+
+def test_the_trainer_and_its_size_change_together_while_the_job_is_suspended(client: Client) -> None:
+    job = a_trained_job()
+    job["metadata"]["name"] = f"change-{next(_numbers)}"
+    assert client.create(job).allowed
+    smaller = {"roles": [{"name": "worker", "replicas": 1}], "trainer": a_trainer(steps=20)}
+    client.set_status(job, phase="Running", attempt=1)
+    assert "spec.trainer" in says(client, job, trainer=smaller["trainer"])
+    assert "spec.roles" in says(client, job, roles=smaller["roles"])
+    assert says(client, job, suspend=True) == ""
+    client.set_status(job, phase="Suspended")
+    job["spec"]["suspend"] = True
+    assert says(client, job, **smaller) == ""
 
 
 def test_suspended_is_not_enough_while_pods_remain(client: Client) -> None:

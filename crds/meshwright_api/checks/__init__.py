@@ -6,8 +6,10 @@ from meshwright_api.checks.features import feature_problems
 from meshwright_api.checks.semantics import semantic_problems
 from meshwright_api.checks.shape import shape_problems
 from meshwright_api.checks.template import template_problems
+from meshwright_api.checks.trainer import trainer_problems
 from meshwright_api.errors import Problem
 from meshwright_api.reading import read
+from meshwright_api.resolve import resolve
 from meshwright_api.spec import TrainingJobSpec
 
 __all__ = ["problems"]
@@ -22,4 +24,10 @@ def problems(raw: object, name: str) -> tuple[Problem, ...]:
     if shape or not isinstance(raw, dict):
         return shape
     spec = read(TrainingJobSpec, raw)
-    return (*feature_problems(raw), *semantic_problems(spec, name), *template_problems(spec))
+    resolved = resolve(spec)
+    return (
+        *feature_problems(raw),
+        *semantic_problems(spec, resolved, name),
+        *template_problems(spec, resolved),
+        *trainer_problems(spec, resolved),
+    )

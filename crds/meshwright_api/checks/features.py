@@ -6,35 +6,14 @@ One table: whoever builds the behaviour deletes the line, and the CRD, the contr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from meshwright_api.checks.later import Later
+from meshwright_api.checks.trainer_features import TRAINER_LATER
 from meshwright_api.errors import Problem
 from meshwright_api.keys import LIST
 
-
-@dataclass(frozen=True, slots=True)
-class Later:
-    """A field that this version refuses."""
-
-    path: tuple[str, ...]
-    """Where it stands below `spec`; `[]` for every item of a list."""
-    say: str
-    """What to do instead."""
-    works: tuple[str, ...] = ()
-    """The values that this version has."""
-
-    @property
-    def name(self) -> str:
-        """`spec.queue.backend`."""
-        return ".".join(("spec", *self.path)).replace(f".{LIST}", LIST)
-
-
 FEATURES_LATER: tuple[Later, ...] = (
-    Later(
-        ("trainer",),
-        "the built-in trainer is not part of this version; leave it out and give roles with your own image",
-    ),
     Later(("elastic",), "elasticity is not part of this version; leave it out and set roles[].replicas"),
     Later(
         ("profile",), "profiles are not part of this version; leave it out and put what pods need in roles[].template"
@@ -57,18 +36,14 @@ FEATURES_LATER: tuple[Later, ...] = (
         works=("None",),
     ),
     Later(
-        ("agent",),
-        "the agent is not part of this version; leave it out or use None",
-        works=("None",),
-    ),
-    Later(
         ("health", "heartbeatTimeoutSeconds"),
-        "heartbeats need the agent, which is not part of this version; leave it out",
+        "an agent's silence is not judged in this version; leave it out",
     ),
     Later(
         ("health", "stragglerFactor"),
-        "stragglers are seen by the agent, which is not part of this version; leave it out",
+        "stragglers are not looked for in this version; leave it out",
     ),
+    *TRAINER_LATER,
 )
 """What this version refuses."""
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from meshwright_api import reserved
 from meshwright_api.errors import Problem
 from meshwright_api.names import MAX_DNS_LABEL
-from meshwright_api.spec import MAX_PODS, Role, TrainingJobSpec, Volume
+from meshwright_api.resolve import Resolved
+from meshwright_api.spec import MAX_PODS, TrainingJobSpec, Volume
 
 EXAMPLE = "{name: worker, replicas: 2, template: {spec: {containers: [{name: trainer, image: IMAGE}]}}}"
 """A role that works."""
@@ -20,36 +21,35 @@ NAME_OVERHEAD = len("-12345") + len("-") + len("-") + len("-") + INCARNATION_DIG
 """What `<job>-<uid5>-<role>-<index>-<incarnation>` has beside job, role and index."""
 
 
-def semantic_problems(spec: TrainingJobSpec, name: str) -> Iterator[Problem]:
+def semantic_problems(spec: TrainingJobSpec, resolved: Resolved, name: str) -> Iterator[Problem]:
     """Problems of a spec whose form is right."""
-    yield from _job_name(spec, name)
-    yield from _size(spec)
+    yield from _job_name(resolved, name)
+    yield from _size(resolved)
     yield from _unique(spec)
     yield from _rules(spec)
     yield from _volumes(spec)
 
 
-def longest_job_name(roles: tuple[Role, ...]) -> int:
+def longest_job_name(resolved: Resolved) -> int:
     """Length of the longest job name whose pods' names are DNS labels, for the worst role and its highest index."""
-    return (
-        MAX_DNS_LABEL - NAME_OVERHEAD - max((len(r.name) + len(str(max(r.replicas, 1) - 1)) for r in roles), default=1)
-    )
+    worst = max((len(r.name) + len(str(max(r.replicas, 1) - 1)) for r in resolved.roles), default=1)
+    return MAX_DNS_LABEL - NAME_OVERHEAD - worst
 
 
-def _job_name(spec: TrainingJobSpec, name: str) -> Iterator[Problem]:
+def _job_name(resolved: Resolved, name: str) -> Iterator[Problem]:
     if not re.fullmatch(JOB_NAME, name):
         yield Problem("metadata.name", f"{name} cannot name a Service and pods; use lower-case letters, digits and "
                       "hyphens, a letter first, for example gpt3-1b3")  # fmt: skip
-    limit = longest_job_name(spec.roles)
+    limit = longest_job_name(resolved)
     if len(name) > limit:
         yield Problem("metadata.name", f"{name} has {len(name)} characters; at most {limit} are allowed, so that every "
                       f"pod's name JOB-xxxxx-ROLE-INDEX-INCARNATION fits in {MAX_DNS_LABEL}; shorten the job's or a "
                       "role's name")  # fmt: skip
 
 
-def _size(spec: TrainingJobSpec) -> Iterator[Problem]:
-    pods = sum(role.replicas for role in spec.roles)
-    if not spec.roles:
+def _size(resolved: Resolved) -> Iterator[Problem]:
+    pods = resolved.pods
+    if not resolved.roles:
         yield Problem("spec.roles", f"there is no role; give one with a container and an image, for example {EXAMPLE}")
     elif pods == 0:
         yield Problem("spec.roles", "the job has 0 pods; give a role at least 1 replica. To pause a job set "
@@ -95,7 +95,7 @@ def _volume(volume: Volume, at: str) -> Iterator[Problem]:
         yield Problem(f"{at}.mountPath", f"{volume.mount_path} is no absolute path without colons; use for example "
                       "/checkpoints")  # fmt: skip
     if reserved.is_mount(volume.mount_path):
-        yield Problem(f"{at}.mountPath", f"{volume.mount_path} holds Meshwright's launch plan; mount elsewhere")
+        yield Problem(f"{at}.mountPath", f"{volume.mount_path} is Meshwright's; mount elsewhere, for example at /data")
     if volume.name.startswith(reserved.NAME_PREFIX):
         yield Problem(f"{at}.name", f"{volume.name}: names that begin with `{reserved.NAME_PREFIX}` are Meshwright's; "
                       "choose another")  # fmt: skip

@@ -9,17 +9,22 @@ from meshwright_api.errors import Problem
 from meshwright_api.keys import alias_of
 from meshwright_api.quantity import whole
 from meshwright_api.reading import read
-from meshwright_api.spec import Role, TrainingJobSpec
+from meshwright_api.resolve import Resolved
+from meshwright_api.spec import Agent, Role, TrainingJobSpec
 from meshwright_api.template import Container, PodMetadata, PodSpec, PodTemplate
 
 
-def template_problems(spec: TrainingJobSpec) -> Iterator[Problem]:
+def template_problems(spec: TrainingJobSpec, resolved: Resolved) -> Iterator[Problem]:
     """Problems in the pod templates of a spec whose form is right."""
     for i, role in enumerate(spec.roles):
-        template = read(PodTemplate, role.template)
+        template = read(PodTemplate, resolved.roles[i].template)
         at = f"spec.roles[{i}].template"
         yield from _metadata(template.metadata, f"{at}.metadata")
-        yield from _containers(template.spec, f"{at}.spec")
+        if spec.trainer is None:
+            yield from _own_image(template.spec, resolved.agent, f"{at}.spec")
+        else:
+            yield from _built_in(template.spec, f"{at}.spec")
+        yield from _reserved(template.spec, f"{at}.spec")
         yield from _pod_fields(template.spec, f"{at}.spec")
         yield from _own_names(template.spec, f"{at}.spec")
         yield from _gpus(role, template.spec, f"spec.roles[{i}].gpusPerPod")
@@ -34,28 +39,52 @@ def _metadata(metadata: PodMetadata, at: str) -> Iterator[Problem]:
                 yield Problem(f"{at}.{kind}", f"{key} is Meshwright's to set; leave it out or use another prefix")
 
 
-def _containers(pod: PodSpec, at: str) -> Iterator[Problem]:
+def _own_image(pod: PodSpec, agent: Agent, at: str) -> Iterator[Problem]:
     if not pod.containers:
         yield Problem(f"{at}.containers", "no container; give one with an image, for example [{name: trainer, "
                       "image: IMAGE, command: [python, train.py]}]")  # fmt: skip
     elif pod.trained is None:
         names = ", ".join(container.name for container in pod.containers)
         yield Problem(f"{at}.containers", f"it is not clear which of {names} trains; name that one `trainer`")
+    elif agent is Agent.INJECT and not pod.containers[pod.trained].command:
+        yield Problem(f"{at}.containers[{pod.trained}].command", f"is missing in container "
+                      f"{pod.containers[pod.trained].name}: the agent wraps it, and an image's own entry point is not "
+                      "known here; give it, for example command: [python, train.py], or leave spec.agent out"
+                      )  # fmt: skip
+    yield from _images(pod, at)
+
+
+def _built_in(pod: PodSpec, at: str) -> Iterator[Problem]:
+    for i, container in enumerate(pod.containers):
+        if container.name == reserved.TRAINER and (container.command or container.args):
+            yield Problem(f"{at}.containers[{i}]", "command and args of container trainer are the built-in trainer's; "
+                          "leave them out, and leave spec.trainer out to run a program of your own")  # fmt: skip
+    yield from _images(pod, at, known=reserved.TRAINER)
+
+
+def _images(pod: PodSpec, at: str, known: str = "") -> Iterator[Problem]:
+    """Problems of containers without an image, other than the one whose image is known."""
+    for kind, containers in (("containers", pod.containers), ("initContainers", pod.init_containers)):
+        for i, container in enumerate(containers):
+            if not container.image and (container.name != known or kind == "initContainers"):
+                yield Problem(f"{at}.{kind}[{i}].image", f"is missing in container {container.name}; give an image, "
+                              "for example pytorch/pytorch:latest")  # fmt: skip
+
+
+def _reserved(pod: PodSpec, at: str) -> Iterator[Problem]:
     for kind, containers in (("containers", pod.containers), ("initContainers", pod.init_containers)):
         for i, container in enumerate(containers):
             yield from _container(container, f"{at}.{kind}[{i}]")
 
 
 def _container(container: Container, at: str) -> Iterator[Problem]:
-    if not container.image:
-        yield Problem(f"{at}.image", f"is missing in container {container.name}; give an image, for example "
-                      "pytorch/pytorch:latest")  # fmt: skip
     for variable in container.env:
         if reserved.is_env(variable.name):
             yield Problem(f"{at}.env", f"{variable.name} is Meshwright's to set; leave it out, it will be right")
     for mount in container.volume_mounts:
         if reserved.is_mount(mount.mount_path):
-            yield Problem(f"{at}.volumeMounts", f"{mount.mount_path} holds Meshwright's launch plan; mount elsewhere")
+            yield Problem(f"{at}.volumeMounts", f"{mount.mount_path} is Meshwright's; mount elsewhere, for example at "
+                          "/data")  # fmt: skip
 
 
 def _pod_fields(pod: PodSpec, at: str) -> Iterator[Problem]:

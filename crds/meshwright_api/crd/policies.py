@@ -12,11 +12,10 @@ on. A job that was stored before a policy came stays writable: policies look onl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from meshwright_api import reserved
 from meshwright_api.crd.changes import change_validations, change_variables
+from meshwright_api.crd.template_rules import template_validations, template_variables
 from meshwright_api.crd.validation import Validation, text, texts
 from meshwright_api.keys import LIST, KnownKeys, known_keys
 from meshwright_api.names import GROUP, PLURAL
@@ -30,24 +29,12 @@ CHANGES_SPEC = "request.operation == 'CREATE' || object.?spec != oldObject.?spec
 """Without this, foreground deletion hangs for ever: the garbage collector updates metadata, and may not create pods."""
 
 
-@dataclass(frozen=True, slots=True)
-class Culprits:
-    """A rule about templates as a CEL text that names what breaks it; empty if nothing does."""
-
-    name: str
-    """What tests and docs call it; also the policy's variable that holds the text."""
-    found: str
-    """CEL: the culprits, as one string."""
-    say: str
-    """What follows them in the message."""
-
-
 def policies() -> list[dict[str, Any]]:
     """The manifests: each policy and its binding."""
     writer = _policy(WRITER, writer_validations(), resources=(PLURAL, f"{PLURAL}/scale"))
     keys = _policy(KEYS, key_validations(), resources=(PLURAL,))
     changes = _policy(CHANGES, change_validations(), resources=(PLURAL,), variables=change_variables())
-    template = _policy(TEMPLATE, template_validations(), resources=(PLURAL,), variables=_template_variables())
+    template = _policy(TEMPLATE, template_validations(), resources=(PLURAL,), variables=template_variables())
     return [document for policy in (writer, keys, changes, template) for document in (policy, _binding(policy))]
 
 
@@ -93,152 +80,6 @@ def _over(value: str, path: tuple[str, ...], inner: str, depth: int = 0) -> str:
     item = f"i{depth}"
     rest = _over(item, path[len(fields) + 1 :], inner, depth + 1)
     return f"{optional}.orValue([]).map({item}, {rest}).filter(s, s != '').join(', ')"
-
-
-def template_validations() -> tuple[Validation, ...]:
-    """Validations of the policy `template`."""
-    return tuple(
-        Validation(
-            name=rule.name,
-            expression=f"variables.{rule.name} == ''",
-            message=f"spec.roles[].template: {rule.say}",
-            message_expression=f"'spec.roles[].template: ' + variables.{rule.name} + {text(' ' + rule.say)}",
-        )
-        for rule in _template_rules()
-    )
-
-
-def _template_variables() -> list[dict[str, str]]:
-    roles = {"name": "roles", "expression": "object.?spec.?roles.orValue([])"}
-    return [roles, *({"name": rule.name, "expression": rule.found} for rule in _template_rules())]
-
-
-_POD = "r.?template.?spec"
-_CONTAINERS = f"{_POD}.?containers.orValue([])"
-_ALL_CONTAINERS = f"({_CONTAINERS} + {_POD}.?initContainers.orValue([]))"
-_TRAINED = f"{_CONTAINERS}.filter(c, size({_CONTAINERS}) == 1 || c.name == {text(reserved.TRAINER)})"
-_VOLUMES = "object.?spec.?volumes.orValue([])"
-
-
-def _roles(inner: str) -> str:
-    """CEL: `role NAME: TEXT` for every role whose text is not empty."""
-    named = f"[{inner}].filter(s, s != '').map(s, 'role ' + r.name + ': ' + s).join('')"
-    return f"variables.roles.map(r, {named}).filter(s, s != '').join('; ')"
-
-
-def _in_containers(inner: str, containers: str = _ALL_CONTAINERS) -> str:
-    """CEL: what `inner` finds in a role's containers `c`, joined."""
-    return f"{containers}.map(c, {inner}).filter(s, s != '').join(', ')"
-
-
-def _names(items: str, condition: str, show: str = "x.name") -> str:
-    """CEL: the names of those items `x` for which the condition holds, joined."""
-    return f"{items}.filter(x, {condition}).map(x, {show}).join(', ')"
-
-
-def _template_rules() -> tuple[Culprits, ...]:
-    return (*_container_rules(), *_pod_rules(), *_agreement_rules())
-
-
-def _container_rules() -> tuple[Culprits, ...]:
-    prefixes = "|".join(reserved.ENV_PREFIXES)
-    env = text(f"^(({'|'.join(reserved.ENV)})$|{prefixes})")
-    mount = f"x.mountPath == {text(reserved.MOUNT)} || x.mountPath.startsWith({text(reserved.MOUNT + '/')})"
-    own = f"x.name.startsWith({text(reserved.NAME_PREFIX)})"
-    empty = _roles(f"size({_CONTAINERS}) == 0 ? 'no container' : ''")
-    named = f"{_ALL_CONTAINERS} + {_POD}.?volumes.orValue([])"
-    return (
-        Culprits(
-            "noContainer",
-            f"(size(variables.roles) == 0 ? 'there is no role' : {empty})",
-            "- give a container with an image, for example spec.containers: [{name: trainer, image: IMAGE, command: "
-            "[python, train.py]}]",
-        ),
-        Culprits(
-            "whichTrains",
-            _roles(
-                f"size({_CONTAINERS}) > 1 && size({_TRAINED}) == 0 ? {_names(_CONTAINERS, 'true')} : ''",
-            ),
-            f"- it is not clear which of these containers trains; name that one {reserved.TRAINER}",
-        ),
-        Culprits(
-            "noImage",
-            _roles(_names(_ALL_CONTAINERS, "x.?image.orValue('') == ''")),
-            "without an image; give one, for example pytorch/pytorch:latest",
-        ),
-        Culprits(
-            "reservedEnv",
-            _roles(_in_containers(_names("c.?env.orValue([])", f"x.name.matches({env})"))),
-            "is Meshwright's to set in env; leave it out, it will be right",
-        ),
-        Culprits(
-            "reservedMount",
-            _roles(_in_containers(_names("c.?volumeMounts.orValue([])", mount, "x.mountPath"))),
-            "holds Meshwright's launch plan; mount elsewhere, for example at /data",
-        ),
-        Culprits(
-            "reservedName",
-            _roles(_names(f"({named})", own)),
-            f"- names that begin with {reserved.NAME_PREFIX} are Meshwright's; choose another, for example helper",
-        ),
-    )
-
-
-def _pod_rules() -> tuple[Culprits, ...]:
-    labels, annotations = (
-        f"r.?template.?metadata.?{kind}.orValue({{}}).map(k, k)" for kind in ("labels", "annotations")
-    )
-    keys = f"({labels} + {annotations})"
-    fields = f"{texts(tuple(reserved.POD_FIELDS))}.filter(f, f in {_POD}.orValue({{}})).join(', ')"
-    why = "; ".join(f"{field}: {reason}" for field, reason in reserved.POD_FIELDS.items())
-    return (
-        Culprits(
-            "reservedLabel",
-            _roles(f"{keys}.filter(k, k.startsWith({text(reserved.LABEL_PREFIX)})).join(', ')"),
-            "is Meshwright's to set in metadata; leave it out or use another prefix, for example example.com/",
-        ),
-        Culprits(
-            "restartPolicy",
-            _roles(f"{_POD}.?restartPolicy.orValue('Never') == 'Never' ? '' : {_POD}.?restartPolicy.orValue('')"),
-            "is not allowed as restartPolicy, since a gang restarts as a whole; use Never or leave it out, and set "
-            "failurePolicy.maxRestarts",
-        ),
-        Culprits("reservedField", _roles(fields), f"must be left out ({why})"),
-    )
-
-
-def _agreement_rules() -> tuple[Culprits, ...]:
-    limit = f"c.?resources.?limits[?{text(reserved.GPU)}]"
-    value = f"dyn({limit}.orValue(''))"  # dyn, or the type of '' decides which string() is called
-    as_text = f"(type({value}) == string ? {value} : type({value}) == int ? string({value}) : 'no quantity')"
-    same = f"isQuantity({as_text}) && quantity({as_text}).compareTo(quantity(string(r.gpusPerPod))) == 0"
-    gpus = f"!has(r.gpusPerPod) || !{limit}.hasValue() || ({same}) ? '' : {as_text}"
-    queue = "object.?spec.?queue.?priorityClassName"
-    own = f"{_POD}.?priorityClassName"
-    mounted = f"{_TRAINED}.exists(c, c.?volumeMounts.orValue([]).exists(m, m.mountPath == x.mountPath))"
-    named = f"{_POD}.?volumes.orValue([]).exists(v, v.name == x.name)"
-    return (
-        Culprits(
-            "gpus",
-            _roles(_in_containers(gpus, _TRAINED)),
-            f"as limit {reserved.GPU} disagrees with gpusPerPod; leave one of them out",
-        ),
-        Culprits(
-            "priorityClass",
-            _roles(f"{queue}.hasValue() && {own}.hasValue() && {queue} != {own} ? {own}.orValue('') : ''"),
-            "as priorityClassName disagrees with spec.queue.priorityClassName; leave one of them out",
-        ),
-        Culprits(
-            "volumeNames",
-            _roles(_names(_VOLUMES, named)),
-            "is a volume of the template and of spec.volumes; rename one of them",
-        ),
-        Culprits(
-            "volumePaths",
-            _roles(_names(_VOLUMES, mounted, "x.mountPath")),
-            "is mounted by the template and by spec.volumes; mount one of them elsewhere",
-        ),
-    )
 
 
 def _policy(

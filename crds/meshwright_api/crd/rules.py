@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshwright_api import reserved
-from meshwright_api.checks.features import FEATURES_LATER, Later
-from meshwright_api.crd.validation import text, texts
+from meshwright_api.checks.features import FEATURES_LATER
+from meshwright_api.checks.later import Later
+from meshwright_api.crd.validation import text
 from meshwright_api.keys import LIST, alias_of
 from meshwright_api.spec import MAX_PODS, VOLUME_SOURCES, Volume
 
@@ -63,13 +64,18 @@ _SPEC = Rule(
 
 def rules() -> tuple[Rule, ...]:
     """All rules of the CustomResourceDefinition."""
-    return (_SPEC, *_sizes(), *_failure_rules(), *_volumes(), *map(_later, FEATURES_LATER))
+    return (_SPEC, *_sizes(), *_failure_rules(), *_volumes(), *_trainer(), *map(_later, FEATURES_LATER))
 
 
 def there(path: str) -> str:
     """CEL: whether a field and all that it lies in are there. Optionals would be shorter, but hide what they cost."""
     steps = path.split(".")
     return " && ".join(f"has({'.'.join(steps[:end])})" for end in range(2, len(steps) + 1))
+
+
+def covered(path: str) -> str:
+    """CEL: whether a mount path would cover one of Meshwright's folders."""
+    return " || ".join(f"{path} == {text(m)} || {path}.startsWith({text(f'{m}/')})" for m in reserved.MOUNTS)
 
 
 def _sizes() -> tuple[Rule, ...]:
@@ -117,8 +123,8 @@ def _failure_rules() -> tuple[Rule, ...]:
 def _volumes() -> tuple[Rule, ...]:
     sources = [alias_of(Volume, name) for name in VOLUME_SOURCES]
     has = ", ".join(f"has(self.{source})" for source in sources)
-    covers = f"self.mountPath == {text(reserved.MOUNT)} || self.mountPath.startsWith({text(reserved.MOUNT + '/')})"
-    kept = "holds Meshwright's launch plan; mount elsewhere, for example at /data"
+    covers = covered("self.mountPath")
+    kept = "is Meshwright's; mount elsewhere, for example at /data"
     ours = f"names that begin with {reserved.NAME_PREFIX} are Meshwright's; choose another, for example data"
     at = ("spec", "volumes", LIST)
     return (
@@ -144,7 +150,7 @@ def _volumes() -> tuple[Rule, ...]:
             name="volume-path-reserved",
             at=at,
             rule=f"!({covers})",
-            message=f"{reserved.MOUNT} {kept}",
+            message=f"the folder {kept}",
             expression=f"self.mountPath + {text(f' {kept}')}",
             field=".mountPath",
         ),
@@ -167,19 +173,77 @@ def _volumes() -> tuple[Rule, ...]:
     )
 
 
+def _trainer() -> tuple[Rule, ...]:
+    """What the built-in trainer must be told. Whether its parts agree is the controller's to check: CEL cannot count
+    processes that follow from limits in pod templates."""
+    at = ("spec", "trainer")
+    sources = "has(self.data.source) || (has(self.data.sources) && size(self.data.sources) > 0)"
+    return (
+        Rule(
+            name="trainer-steps",
+            at=at,
+            rule="has(self.steps)",
+            message="steps is missing; say how long to train, for example steps: 1000",
+            field=".steps",
+        ),
+        Rule(
+            name="trainer-model",
+            at=at,
+            rule="has(self.model) && has(self.model.name) != has(self.model.factory)",
+            message="the model needs either a name or a factory, for example {name: gpt3, preset: tiny}",
+            field=".model",
+        ),
+        Rule(
+            name="trainer-data",
+            at=at,
+            rule=f"has(self.data) && ({sources}) != has(self.data.factory)",
+            message="needs either a source, or sources, or a factory, for example {source: /data/corpus, format: Text}",
+            field=".data",
+        ),
+        Rule(
+            name="trainer-code",
+            at=(*at, "code"),
+            rule="has(self.configMap) != has(self.path)",
+            message="needs either a configMap or a path, for example {configMap: my-model}",
+        ),
+        Rule(
+            name="trainer-resume-from",
+            at=(*at, "checkpoint"),
+            rule="!has(self.resume) || self.resume != 'From' || has(self.resumeFrom)",
+            message="is missing; resume: From needs the path of a checkpoint",
+            field=".resumeFrom",
+        ),
+        Rule(
+            name="trainer-init-path",
+            at=(*at, "model", "init"),
+            rule="!has(self.from) || !self.from.startsWith('job/')",
+            message="naming a job is not part of this version; give the path of a checkpoint",
+            expression="self.from + ': naming a job is not part of this version; give the path of a checkpoint'",
+            field=".from",
+        ),
+        Rule(
+            name="trainer-in-one-role",
+            at=("spec",),
+            rule="!has(self.trainer) || !has(self.roles) || size(self.roles) <= 1",
+            message="the built-in trainer runs in one role in this version; leave all but one out",
+            field=".roles",
+        ),
+    )
+
+
 def _later(later: Later) -> Rule:
-    """The rule that refuses a field of a later version; for a field of list items it belongs to the item."""
-    split = later.path.index(LIST) + 1 if LIST in later.path else 0
-    field = "".join(f".{step}" for step in later.path[split:])
-    value = f"self{field}"
-    works = f" || {value} in {texts(later.works)}" if later.works else ""
+    """The rule that refuses a field of a later version; it belongs to the object that would hold the field."""
+    *above, key = later.path
+    values = ", ".join(text(value) if isinstance(value, str) else str(value) for value in later.works)
+    works = f" || self.{key} in [{values}]" if later.works else ""
     return Rule(
         name=f"later-{'.'.join(later.path)}",
-        at=("spec", *later.path[:split]),
-        rule=f"!({there(value)}){works}",
+        at=("spec", *above),
+        rule=f"!has(self.{key}){works}",
         message=later.say,
-        expression=f"{value} + {text(f': {later.say}')}" if later.works else "",
-        field=field,
+        # A number as text would cost more than a rule may, since CEL takes it to be of any length.
+        expression=f"self.{key} + {text(f': {later.say}')}" if later.words else "",
+        field=f".{key}",
         forbidden=True,
     )
 

@@ -7,7 +7,7 @@ import os
 import socket
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -97,7 +97,13 @@ class Settings:
 
     def rendering_for(self, namespace_labels: Mapping[str, str]) -> RenderSettings:
         """The administrator's part of every pod in a namespace with these labels."""
-        return RenderSettings.for_namespace(namespace_labels, self.jobs_pod_security)
+        return replace(
+            RenderSettings.for_namespace(namespace_labels, self.jobs_pod_security),
+            trainer_image=self.trainer_image,
+            agent_image=self.agent_image,
+            heartbeat_url=self.heartbeat_endpoint,
+            heartbeat_interval_seconds=self.heartbeat_interval_seconds,
+        )
 
     @property
     def heartbeat_endpoint(self) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 
 from meshwright.lifecycle.model import Job, Policy, RoleSize, Rule
 from meshwright_api.job import TrainingJob
-from meshwright_api.resolve import resolve
+from meshwright_api.resolve import Resolved, resolve
+from meshwright_api.trainer_config import MESH_AXES
 
 DEFAULT_GRACE_SECONDS = 30
 
@@ -31,8 +32,15 @@ def policy_of(job: TrainingJob) -> Policy:
         active_deadline_seconds=spec.active_deadline_seconds,
         clean_pods=spec.clean_pod_policy.value,
         success=spec.success_policy.value,
-        mesh=f"data={resolved.world_size}",
+        mesh=mesh_text(resolved),
     )
+
+
+def mesh_text(resolved: Resolved) -> str:
+    """The mesh for people: `pipeline=4 data=4`, without the axes along which there is one rank."""
+    axes = resolved.trainer["parallelism"] if resolved.trainer else {"data": resolved.world_size}
+    wide = [f"{axis}={axes[axis]}" for axis in MESH_AXES if axes.get(axis, 1) > 1]
+    return " ".join(wide) or "data=1"
 
 
 def readable_job(job: TrainingJob) -> Job:

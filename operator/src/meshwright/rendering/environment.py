@@ -24,9 +24,10 @@ def environment(world: World, role: ResolvedRole) -> list[dict[str, Any]]:
 
 def _standing(world: World, role: ResolvedRole) -> dict[str, str | PerPod]:
     # With several processes in a pod only their launcher knows which is which; RANK would be wrong for all but one.
+    # The agent is such a launcher, whatever their number.
     alone: dict[str, str | PerPod] = {"RANK": PerPod("{rank}"), "LOCAL_RANK": "0"}
     return {
-        **(alone if role.processes_per_pod == 1 else {}),
+        **(alone if role.processes_per_pod == 1 and not world.agent else {}),
         "WORLD_SIZE": str(world.size),
         "LOCAL_WORLD_SIZE": str(role.processes_per_pod),
         "NODE_RANK": PerPod("{pod}"),

@@ -9,6 +9,7 @@ from typing import Any
 from meshwright.placement.eligibility import NodeRules
 from meshwright.placement.model import GangRequest, Member, Placed, Reservation, RoleRequest
 from meshwright.placement.requests import pod_requests
+from meshwright.rendering.agent import heartbeat
 from meshwright.rendering.errors import PlanMismatch, RenderingError
 from meshwright.rendering.frozen import FrozenPlan
 from meshwright.rendering.objects import service
@@ -95,6 +96,9 @@ def freeze(
         incarnation=incarnation,
         roles=world.role_plans(),
         world_size=world.size,
+        mesh=world.mesh(),
+        heartbeat=heartbeat(world, settings, job.spec.health.heartbeat_timeout_seconds),
+        trainer=world.trainer,
         rendezvous=world.rendezvous(),
         fence=Fence(attempt=attempt),
     )

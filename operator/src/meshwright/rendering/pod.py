@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from meshwright.rendering import agent, builtin
 from meshwright.rendering.environment import PLAN_FILE, environment
 from meshwright.rendering.objects import labels, owned
 from meshwright.rendering.perpod import PerPod, Stencil
@@ -60,17 +61,29 @@ def pod_spec(
     for kind in ("initContainers", "containers"):
         if pod.get(kind):
             pod[kind] = [_container(container, env) for container in pod[kind]]
-    pod["containers"][role.container] = _trained(pod["containers"][role.container], role, spec.volumes)
-    pod["volumes"] = [
+    trained = _trained(pod["containers"][role.container], role, spec.volumes)
+    volumes = [
         *pod.get("volumes", ()),
         *({"name": volume.name, **volume.source()} for volume in spec.volumes),
         _plan_volume(world),
     ]
+    if world.trainer is not None:
+        more = builtin.additions(world.trainer, frozenset(mount["mountPath"] for mount in trained["volumeMounts"]))
+        trained = builtin.program(trained, settings) | {"volumeMounts": [*trained["volumeMounts"], *more.mounts]}
+        volumes += more.volumes
+    if world.agent:
+        trained = agent.wrapped(trained)
+        volumes += agent.volumes()
+        pod["initContainers"] = [agent.installer(settings), *pod.get("initContainers", ())]
+    pod["containers"][role.container] = trained
+    # Our own image has a user of its own; stock images run as root.
+    non_root = settings.run_as_non_root or world.trainer is not None
     return pod | {
+        "volumes": volumes,
         "restartPolicy": "Never",
         "hostname": PerPod(world.host_pattern(role.name)),
         "subdomain": world.gang,
-        "securityContext": pod_context(pod.get("securityContext"), run_as_non_root=settings.run_as_non_root),
+        "securityContext": pod_context(pod.get("securityContext"), run_as_non_root=non_root),
     }
 
 

@@ -16,6 +16,15 @@ class RenderSettings:
     run_as_non_root: bool = False
     """Sets `runAsNonRoot` where the template says nothing. Stock training images run as root and would not start."""
 
+    trainer_image: str = ""
+    """Image of the built-in trainer, where the template names none."""
+    agent_image: str = ""
+    """Image that the agent is copied from."""
+    heartbeat_url: str = ""
+    """Where agents report to; empty if nobody listens."""
+    heartbeat_interval_seconds: float = 10.0
+    """How often agents report."""
+
     @classmethod
     def for_namespace(cls, labels: Mapping[str, str], pod_security: str = "") -> RenderSettings:
         """The settings for jobs of a namespace.

@@ -13,8 +13,10 @@ from typing import Any, Final
 
 from meshwright_api import names
 from meshwright_api.job import Metadata, TrainingJob
-from meshwright_api.launch_plan import Rendezvous, RolePlan
+from meshwright_api.launch_plan import Axis, Rendezvous, RolePlan
 from meshwright_api.resolve import ResolvedRole, resolve
+from meshwright_api.spec import Agent
+from meshwright_api.trainer_config import MESH_AXES
 
 PORT_NAME: Final = "rendezvous"
 """A container port of that name in the first role's trained container is used as the rendezvous port."""
@@ -30,11 +32,17 @@ class World:
     incarnation: int
     roles: tuple[ResolvedRole, ...]
     """In rank order, without the roles that have no pods."""
+    agent: bool
+    """Whether the agent wraps the trained command."""
+    trainer: Mapping[str, Any] | None
+    """Section of the built-in trainer with every default in it; None with the user's own image."""
 
     @classmethod
     def of(cls, job: TrainingJob, incarnation: int) -> World:
         """Works out the roles of a job."""
-        return cls(job.metadata, incarnation, tuple(r for r in resolve(job.spec).roles if r.replicas > 0))
+        resolved = resolve(job.spec)
+        roles = tuple(role for role in resolved.roles if role.replicas > 0)
+        return cls(job.metadata, incarnation, roles, resolved.agent is Agent.INJECT, resolved.trainer)
 
     @property
     def gang(self) -> str:
@@ -67,6 +75,12 @@ class World:
             )
             for role in self.roles
         )
+
+    def mesh(self) -> tuple[Axis, ...]:
+        """The axes of the built-in trainer's mesh, outermost first; empty with the user's own image."""
+        if self.trainer is None:
+            return ()
+        return tuple(Axis(name=axis, size=self.trainer["parallelism"][axis]) for axis in MESH_AXES)
 
     def rendezvous(self) -> Rendezvous:
         """Where this incarnation meets, and no other can enter.
