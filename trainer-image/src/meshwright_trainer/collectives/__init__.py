@@ -1,0 +1,1 @@
+"""Collectives that torch does not have, and a ledger of what all of them send."""
