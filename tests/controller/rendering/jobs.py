@@ -55,6 +55,14 @@ def a_job(
     )
 
 
+def a_trained_job(
+    role: Mapping[str, Any] | None = None, *, namespace: str = "team", volumes: Any = (), **trainer: Any
+) -> TrainingJob:
+    """A job with the built-in trainer in one pod, or in the given role; `trainer` adds to its section."""
+    section = {"model": {"name": "gpt3", "preset": "tiny"}, "data": {"source": "/data"}, "steps": 10, **trainer}
+    return a_job(dict(role or {"name": "worker"}), namespace=namespace, trainer=section, volumes=list(volumes))
+
+
 def a_place(job: TrainingJob) -> Placed:
     """A node of its own for every pod."""
     members = [member for role in request(job).roles for member in role.members()]

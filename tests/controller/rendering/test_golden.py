@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from meshwright.rendering.gang import FrozenPlan, RenderSettings, pod_manifest, service_manifest
-from tests.controller.rendering.jobs import TORCHRUN, a_container, a_job, a_role, frozen
+from tests.controller.rendering.jobs import TORCHRUN, a_container, a_job, a_role, a_trained_job, frozen
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -76,7 +76,42 @@ def a_master_its_workers_and_a_sidecar() -> list[dict[str, Any]]:
     return [pod_manifest(plan, "worker", 2)]
 
 
+AGENTS = RenderSettings(
+    trainer_image="meshwright/trainer:1",
+    agent_image="meshwright/operator:1",
+    heartbeat_url="http://meshwright-operator-heartbeat.meshwright.svc:8082",
+)
+
+
+def built_in_trainer_in_one_pod() -> list[dict[str, Any]]:
+    plan = frozen(a_trained_job(), settings=AGENTS)
+    return [plan.plan_config_map(), pod_manifest(plan, "worker", 0)]
+
+
+def built_in_trainer_in_two_pods_of_four_gpus() -> list[dict[str, Any]]:
+    claim = {"name": "ckpt", "mountPath": "/checkpoints", "persistentVolumeClaim": {"claimName": "c"}}
+    trainer = {
+        "parallelism": {"shard": 4},
+        "precision": "BF16",
+        "code": {"configMap": "my-model"},
+        "checkpoint": {"path": "/checkpoints", "everySteps": 5},
+    }
+    role = {"name": "worker", "replicas": 2, "gpusPerPod": 4}
+    plan = frozen(a_trained_job(role, volumes=[claim], **trainer), attempt=2, incarnation=2, settings=AGENTS)
+    return [plan.plan_config_map(), pod_manifest(plan, "worker", 1)]
+
+
+def own_image_wrapped_by_the_agent() -> list[dict[str, Any]]:
+    init = a_container("fetch", name="fetch")
+    role = a_role(2, container={"args": ["--out", "/out"]}, initContainers=[init])
+    plan = frozen(a_job(role, agent="Inject"), settings=AGENTS)
+    return [plan.plan_config_map(), pod_manifest(plan, "worker", 1)]
+
+
 CASES = [
+    built_in_trainer_in_one_pod,
+    built_in_trainer_in_two_pods_of_four_gpus,
+    own_image_wrapped_by_the_agent,
     plain_script,
     torchrun_with_8_gpus,
     own_affinity_with_two_terms,

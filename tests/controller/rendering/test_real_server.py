@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from devcluster.cluster import Cluster
 from devcluster.errors import DevClusterError
 from meshwright.rendering.gang import FrozenPlan, RenderSettings, pod_manifest, service_manifest
-from tests.controller.rendering.jobs import TORCHRUN, a_container, a_job, a_role, frozen
+from tests.controller.rendering.jobs import TORCHRUN, a_container, a_job, a_role, a_trained_job, frozen
 
 pytestmark = pytest.mark.cluster
 
@@ -68,6 +69,16 @@ def test_everything_is_stored_as_it_was_rendered_even_where_pod_security_is_rest
     assert len(manifests) == 7
     for manifest in manifests:
         assert lost(manifest, try_out(cluster, manifest)) == []
+
+
+def test_pods_of_the_trainer_and_of_the_agent_are_restricted_by_themselves(cluster: Cluster, namespace: str) -> None:
+    enforce(cluster, namespace, "restricted")
+    settings = RenderSettings(trainer_image="trainer:1", agent_image="operator:1", heartbeat_url="http://operator:1")
+    trained = a_trained_job({"name": "worker", "gpusPerPod": 2}, namespace=namespace, code={"configMap": "mine"})
+    wrapped = a_job(a_role(1), namespace=namespace, agent="Inject")
+    for job, chosen in ((trained, settings), (wrapped, replace(settings, run_as_non_root=True))):
+        pod = pod_manifest(frozen(job, settings=chosen), "worker", 0)
+        assert lost(pod, try_out(cluster, pod)) == []
 
 
 def test_stock_images_that_run_as_root_are_taken_unless_the_namespace_is_restricted(
