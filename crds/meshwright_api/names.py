@@ -30,6 +30,9 @@ LABEL_COMPONENT: Final = f"{GROUP}/component"
 ANNOTATION_PLAN: Final = f"{GROUP}/plan-sha256"
 """SHA-256 of the committed plan that an object was rendered from."""
 
+ANNOTATION_ADDRESS: Final = f"{GROUP}/heartbeat-address"
+"""On the leader's Lease: the URL at which agents reach the process that holds it."""
+
 FIELD_MANAGER: Final = "meshwright"
 
 # Condition types of a TrainingJob.

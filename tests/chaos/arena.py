@@ -28,8 +28,8 @@ _PREFIX = "chaos"
 
 SETTINGS = {
     "metrics-port": "0",
-    "liveness-port": "0",
     "heartbeat-port": "0",
+    "liveness-port": "0",
     "log-format": "text",
     "resync-seconds": "2",
     "api-timeout-seconds": "10",

@@ -18,7 +18,7 @@ from devcluster.errors import ApiError
 ACCOUNT = LEASE = "meshwright-operator"
 _CHART = Path(__file__).resolve().parents[2] / "charts" / "meshwright"
 _SHARED = frozenset({"CustomResourceDefinition", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"})
-_OWN = frozenset({"ServiceAccount", "Role", "RoleBinding", "Lease", "ClusterRole", "ClusterRoleBinding"})
+_OWN = frozenset({"ServiceAccount", "Role", "RoleBinding", "Lease", "Secret", "ClusterRole", "ClusterRoleBinding"})
 
 
 def install_kind(cluster: Cluster) -> None:

@@ -36,7 +36,7 @@ def wanted(*scopes: Scope) -> set[tuple[str, str, str, str]]:
         return f"{right.resource}/{right.subresource}" if right.subresource else right.resource
 
     return {
-        (right.verb, right.group, resource(right), NAME if right.name == "*" else right.name)
+        (right.verb, right.group, resource(right), right.name.replace("*", NAME))
         for right in PERMISSIONS
         if right.scope in scopes
     }
@@ -89,6 +89,7 @@ class TestRights:
         documents = render()
         assert granted(rules_of(documents, "ClusterRole", NAME)) == wanted(Scope.JOBS)
         assert granted(rules_of(documents, "ClusterRole", f"{NAME}-capacity-reader")) == wanted(Scope.CLUSTER)
+        assert granted(rules_of(documents, "ClusterRole", f"{NAME}-token-reviewer")) == wanted(Scope.AGENTS)
         assert granted(rules_of(documents, "Role", NAME, NAMESPACE)) == wanted(Scope.OWN)
 
     def test_in_namespaces(self) -> None:
@@ -97,22 +98,33 @@ class TestRights:
             assert granted(rules_of(documents, "Role", NAME, namespace)) == wanted(Scope.JOBS)
         assert NAME not in {d["metadata"]["name"] for d in of_kind(documents, "ClusterRole")}
 
-    def test_without_the_capacity_reader_nothing_is_cluster_wide(self) -> None:
-        documents = render({"namespaces": ["team-a"], "capacityReader": False, "rbac": {"userRoles": False}})
+    def test_without_capacity_reader_and_heartbeats_nothing_is_cluster_wide(self) -> None:
+        little = {"capacityReader": False, "heartbeat": {"port": 0}, "rbac": {"userRoles": False}}
+        documents = render({"namespaces": ["team-a"], **little})
         assert of_kind(documents, "ClusterRole") == of_kind(documents, "ClusterRoleBinding") == []
+        assert of_kind(documents, "Secret") == []
 
     def test_nothing_broad(self) -> None:
         rules = [r for d in render() if d["kind"] in ("ClusterRole", "Role") for r in d["rules"]]
         rights = granted(rules)
         assert not [right for right in rights if "*" in right]
         resources = {resource for _, _, resource, _ in rights}
-        assert not resources & {"secrets", "pods/exec", "pods/log", "roles", "clusterroles", "serviceaccounts"}
+        assert not resources & {"pods/exec", "pods/log", "roles", "clusterroles", "serviceaccounts"}
+
+    def test_one_secret_by_name(self) -> None:
+        """Who may create Secrets, or read any, can become anybody in the namespace."""
+        documents = render()
+        rights = granted([r for d in documents if d["kind"] in ("ClusterRole", "Role") for r in d["rules"]])
+        secrets = {(verb, name) for verb, _, resource, name in rights if resource == "secrets"}
+        assert secrets == {("get", f"{NAME}-keys"), ("update", f"{NAME}-keys")}
+        assert [secret["metadata"]["name"] for secret in of_kind(documents, "Secret")] == [f"{NAME}-keys"]
+        assert "data" not in of_kind(documents, "Secret")[0]
 
     def test_every_binding_is_of_the_operators_account(self) -> None:
         documents = render({"namespaces": ["team-a"]})
         bindings = of_kind(documents, "RoleBinding") + of_kind(documents, "ClusterRoleBinding")
         subjects = [subject for binding in bindings for subject in binding["subjects"]]
-        assert len(subjects) == 3
+        assert len(subjects) == 4
         assert {(s["kind"], s["name"], s["namespace"]) for s in subjects} == {("ServiceAccount", NAME, NAMESPACE)}
 
     def test_users_cannot_write_status(self) -> None:

@@ -17,8 +17,8 @@ FAST: Mapping[str, object] = {
     "node-lost-seconds": 1,
     "retry-cap-seconds": 2,
     "metrics-port": 0,
-    "liveness-port": 0,
     "heartbeat-port": 0,
+    "liveness-port": 0,
     "bind-address": "127.0.0.1",
     "log-format": "text",
 }

@@ -68,6 +68,7 @@ class Metrics:
         )
         self._of_jobs(self.registry)
         self._of_passes(self.registry)
+        self._of_agents(self.registry)
         self._of_the_api_server(self.registry)
 
     def _of_jobs(self, r: CollectorRegistry) -> None:
@@ -113,6 +114,23 @@ class Metrics:
         self.oldest = Gauge(
             "meshwright_oldest_unreconciled_seconds", "For how long the longest waiting job has waited.", registry=r
         )
+
+    def _of_agents(self, r: CollectorRegistry) -> None:
+        self.heartbeats = Counter(
+            "meshwright_heartbeats",
+            "Reports of agents. outcome: accepted, malformed, unauthenticated, forbidden, unknown, too_large, "
+            "not_leading, too_many, not_ready, unexpected.",
+            ["outcome"],
+            registry=r,
+        )
+        self.reporting = Gauge("trainingjob_reporting", "Jobs whose agents are heard.", registry=r)
+        self.silent = Gauge(
+            "trainingjob_silent", "Jobs whose agents were heard, and not for heartbeatTimeoutSeconds.", registry=r
+        )
+
+    def heartbeat(self, outcome: str) -> None:
+        """Counts one report of an agent."""
+        self.heartbeats.labels(outcome).inc()
 
     def _of_the_api_server(self, r: CollectorRegistry) -> None:
         self.api_requests = Counter(

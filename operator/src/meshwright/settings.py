@@ -63,6 +63,9 @@ class Settings:
         "",
         "where agents reach that port; by default the chart's Service, http://LEASE_NAME-heartbeat.NAMESPACE.svc:PORT",
     )
+    heartbeat_host: str = _setting(
+        "", "name or address at which agents reach this very process; by default POD_IP, else the host's name"
+    )
     heartbeat_interval_seconds: float = _setting(10.0, "how often agents report")
     log_format: str = _setting("json", "how the log is written", choices=get_args(LogFormat))
     log_level: str = _setting("INFO", "least level that is logged")
@@ -114,6 +117,14 @@ class Settings:
         return self.heartbeat_url or service
 
     @property
+    def own_heartbeat_address(self) -> str:
+        """The URL at which agents reach this very process; empty where it does not listen."""
+        if not self.heartbeat_port:
+            return ""
+        host = f"[{self.heartbeat_host}]" if ":" in self.heartbeat_host else self.heartbeat_host
+        return f"http://{host}:{self.heartbeat_port}"
+
+    @property
     def watched(self) -> tuple[str | None, ...]:
         """The namespaces to watch; None stands for all."""
         return self.namespaces or (None,)
@@ -147,6 +158,7 @@ def from_flags(arguments: argparse.Namespace, environment: Mapping[str, str] | N
     values["identity"] = (
         values.get("identity") or f"{env.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
     )
+    values["heartbeat_host"] = values.get("heartbeat_host") or env.get("POD_IP") or socket.gethostname()
     values["lease_namespace"] = values.get("lease_namespace") or env.get("POD_NAMESPACE") or _own_namespace()
     return Settings(**values)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -25,26 +24,25 @@ UNUSABLE = 78
 """Exit code when the pod lacks what the agent needs to start anything (EX_CONFIG)."""
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: list[str]) -> int:
     """Runs one command of the agent; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="meshwright-agent", description="Runs a pod's training processes.")
-    commands = parser.add_subparsers(dest="verb", required=True)
-    installing = commands.add_parser("install", help="write the agent as one file")
-    installing.add_argument("path", help="the file to write")
-    running = commands.add_parser("run", help="run a command as the pod's training processes")
-    running.add_argument("command", nargs="+", help="after `--`: the command and its arguments")
-    arguments = parser.parse_args(argv)
-    if arguments.verb == "install":
+    # By hand: what follows `--` is somebody else's, and versions of argparse differ in what they do to a second `--`.
+    if argv[:2] == ["run", "--"] and len(argv) > 2:
+        try:
+            return run(argv[2:], os.environ)
+        except Misplaced as error:
+            say(str(error))
+            return UNUSABLE
+    if argv[:1] == ["install"] and len(argv) == 2:
         # Imported here and below, because each import delays the start of a pod that does without.
         from meshwright_agent.archive import install
 
-        install(arguments.path)
+        install(argv[1])
         return 0
-    try:
-        return run(arguments.command, os.environ)
-    except Misplaced as error:
-        say(str(error))
-        return UNUSABLE
+    print(
+        "usage: meshwright-agent run -- COMMAND [ARGUMENT ...]\n       meshwright-agent install PATH", file=sys.stderr
+    )
+    return 2
 
 
 def run(command: Sequence[str], environment: Mapping[str, str]) -> int:

@@ -24,6 +24,7 @@ def test_cluster_wide_every_right_is_asked_once() -> None:
 
 def test_namespace_by_namespace() -> None:
     asked = rights(["a", "b"], capacity_reader=False)
+    asked = tuple(right for right in asked if right.scope is not Scope.AGENTS)
     assert {right.namespace for right in asked} == {"a", "b", "meshwright"}
     assert {right.namespace for right in asked if right.resource == "pods" and right.verb == "create"} == {"a", "b"}
     assert not [right for right in asked if right.resource == "nodes"]
@@ -38,6 +39,7 @@ def test_capacity_is_read_cluster_wide_even_when_jobs_are_not() -> None:
         ("get", "priorityclasses"),
         ("list", "nodes"),
         ("watch", "nodes"),
+        ("create", "tokenreviews"),
     }
 
 
@@ -49,7 +51,20 @@ def test_the_lease_is_asked_for_by_name_in_the_operators_namespace() -> None:
     }
 
 
-@pytest.mark.parametrize("forbidden", ["secrets", "*", "pods/exec", "pods/log"])
+def test_the_one_secret_is_asked_for_by_name_and_never_created() -> None:
+    secret = {right for right in rights() if right.resource == "secrets"}
+    assert {(right.verb, right.name, right.namespace) for right in secret} == {
+        ("get", "operator-keys", "meshwright"),
+        ("update", "operator-keys", "meshwright"),
+    }
+
+
+def test_without_heartbeats_there_are_no_tokens_to_review_and_no_keys() -> None:
+    asked = needed((), capacity_reader=True, own_namespace="meshwright", lease_name="operator", heartbeats=False)
+    assert not {right.resource for right in asked} & {"tokenreviews", "secrets"}
+
+
+@pytest.mark.parametrize("forbidden", ["*", "pods/exec", "pods/log"])
 def test_what_the_operator_never_needs(forbidden: str) -> None:
     resource, _, subresource = forbidden.partition("/")
     assert not [r for r in PERMISSIONS if r.resource == resource and (not subresource or r.subresource == subresource)]

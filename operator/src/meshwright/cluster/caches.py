@@ -81,6 +81,11 @@ class PodCache(_Cache[PodRecord]):
             self._tuples[job_uid] = tuple(record.pod for record in records if record.pod)
         return self._tuples[job_uid]
 
+    def address(self, job_uid: str, identity: Identity) -> str:
+        """IP address of one of the job's pods; empty if there is no such pod, or it has none."""
+        records = self._gangs.get(job_uid, {}).values()
+        return next((r.address for r in records if r.pod is not None and r.pod.identity == identity), "")
+
     def vanished(self, job_uid: str) -> frozenset[Identity]:
         """Pods of the job's newest incarnation that this process has seen and that are gone."""
         return frozenset(self._vanished.get(job_uid, ()))

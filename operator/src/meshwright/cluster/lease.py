@@ -21,6 +21,7 @@ from typing import Final
 from meshwright.cluster.api import ApiServer, Json
 from meshwright.cluster.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, NotLeading
 from meshwright.cluster.resources import LEASES
+from meshwright_api import names
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ class Leadership:
         lost: Set while it does not.
         term: How many times it has become leader.
         holder: Who holds the lease, as far as is known.
+        holder_address: Where the holder says that agents reach it; empty if it does not.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Leadership:
         name: str,
         identity: str,
         times: LeaseTimes | None = None,
+        address: str = "",
         on_change: Callable[[bool], None] = lambda _: None,
         clock: Callable[[], float] = boottime,
     ) -> None:
@@ -84,7 +87,8 @@ class Leadership:
         self.lost = asyncio.Event()
         self.lost.set()
         self.term = 0
-        self.holder = ""
+        self.holder = self.holder_address = ""
+        self._address = address
         self._api = api
         self._namespace = namespace
         self._name = name
@@ -172,7 +176,7 @@ class Leadership:
         body: Json = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": self._name, "namespace": self._namespace},
+            "metadata": self._metadata({"name": self._name, "namespace": self._namespace}),
             "spec": self._spec({}),
         }
         try:
@@ -183,10 +187,14 @@ class Leadership:
         return True
 
     async def _write(self, lease: Json) -> bool:
-        body = {**lease, "spec": self._spec(lease.get("spec") or {})}
+        metadata = self._metadata(lease.get("metadata") or {})
+        body = {**lease, "metadata": metadata, "spec": self._spec(lease.get("spec") or {})}
         written = await self._api.replace(LEASES, self._namespace, self._name, body, fenced=False, urgent=True)
         self._observe(written)
         return True
+
+    def _metadata(self, old: Json) -> Json:
+        return {**old, "annotations": {**(old.get("annotations") or {}), names.ANNOTATION_ADDRESS: self._address}}
 
     def _spec(self, old: Json) -> Json:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -204,6 +212,8 @@ class Leadership:
         spec = lease.get("spec") or {}
         self._lease = lease
         self.holder = str(spec.get("holderIdentity") or "")
+        annotations = (lease.get("metadata") or {}).get("annotations") or {}
+        self.holder_address = str(annotations.get(names.ANNOTATION_ADDRESS) or "") if self.holder else ""
         record = (self.holder, str(spec.get("renewTime")), str(spec.get("leaseTransitions")))
         if self._observed is None or self._observed.record != record:
             duration = float(spec.get("leaseDurationSeconds") or self._times.duration)

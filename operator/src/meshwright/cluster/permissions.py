@@ -22,6 +22,8 @@ class Scope(StrEnum):
 
     CLUSTER = "Cluster"
     """Cluster-wide; for reading capacity."""
+    AGENTS = "Agents"
+    """Cluster-wide; for knowing agents by their tokens."""
     JOBS = "Jobs"
     """In every namespace that is served: cluster-wide, or namespace by namespace."""
     OWN = "Own"
@@ -68,13 +70,16 @@ PERMISSIONS: Final = (
     *_rights(Scope.CLUSTER, "", "nodes", "list watch"),
     *_rights(Scope.CLUSTER, "", "pods", "list watch"),
     *_rights(Scope.CLUSTER, "scheduling.k8s.io", "priorityclasses", "get"),
+    *_rights(Scope.AGENTS, "authentication.k8s.io", "tokenreviews", "create"),
     *_rights(Scope.OWN, "coordination.k8s.io", "leases", "get update", name="*"),
+    # Not to create it: who may create any Secret can have a token of any account in the namespace written into one.
+    *_rights(Scope.OWN, "", "secrets", "get update", name="*-keys"),
 )
-"""`name="*"` stands for the Lease's configured name."""
+"""`*` in a name stands for the Lease's configured name."""
 
 
 def needed(
-    namespaces: Iterable[str], *, capacity_reader: bool, own_namespace: str, lease_name: str
+    namespaces: Iterable[str], *, capacity_reader: bool, own_namespace: str, lease_name: str, heartbeats: bool = True
 ) -> tuple[Permission, ...]:
     """The rights that a process with these settings needs, each with its namespace."""
     served = tuple(namespaces) or ("",)
@@ -83,8 +88,9 @@ def needed(
         if right.scope is Scope.JOBS:
             found += (replace(right, namespace=namespace) for namespace in served)
         elif right.scope is Scope.OWN:
-            found.append(replace(right, namespace=own_namespace, name=lease_name))
-        elif capacity_reader:
+            if heartbeats or right.resource != "secrets":
+                found.append(replace(right, namespace=own_namespace, name=right.name.replace("*", lease_name)))
+        elif heartbeats if right.scope is Scope.AGENTS else capacity_reader:
             found.append(right)
     return tuple(dict.fromkeys(found))
 

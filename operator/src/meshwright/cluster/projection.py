@@ -34,6 +34,8 @@ class PodRecord:
     job_uid: str = ""
     """UID of the TrainingJob that controls it; empty for a foreign pod."""
     pod: Pod | None = None
+    address: str = ""
+    """Its IP address, if a job owns it and it has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def project_pod(item: Mapping[str, Any]) -> PodRecord:
     if identity is None:
         return PodRecord(use)
     uid = sys.intern(uid)
-    return PodRecord(use, uid, _gang_pod(identity, metadata, spec, status))
+    return PodRecord(use, uid, _gang_pod(identity, metadata, spec, status), _text(status.get("podIP")))
 
 
 def project_node(item: Mapping[str, Any]) -> NodeRecord:
