@@ -6,6 +6,7 @@ import io
 import json
 import socket
 from pathlib import Path
+from unittest.mock import ANY
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -63,11 +64,11 @@ def test_the_agent_hears_of_steps_and_checkpoints(tmp_path: Path) -> None:
         agent.bind(str(path))
         sink = AgentSocket(path, steps=20)
         sink.write(STEP)
-        sink.write(Record("checkpoint", 5, {"durable_step": 5}))
+        sink.write(Record("checkpoint", 5))
         step, checkpoint = (json.loads(agent.recv(65536)) for _ in range(2))
         sink.close()
     assert step == {"step": 5, "steps": 20, "phase": "step", "loss": 2.5, "tokensPerSecond": 10.0}
-    assert checkpoint["checkpoint"]["step"] == 5
+    assert checkpoint == {"checkpoint": {"step": 5, "time": ANY}}
 
 
 def test_an_agent_that_is_gone_or_does_not_read_stops_nobody(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def in_a_pod(tmp_path: Path, plan: LaunchPlan, **environment: str) -> dict[str, 
 
 def test_a_pod_reads_its_plan(tmp_path: Path) -> None:
     launch = from_plan(in_a_pod(tmp_path, a_plan()))
-    assert (launch.name, launch.attempt, launch.base) == ("gpt", 3, "step-00000040.a2")
+    assert (launch.name, launch.attempt, launch.run) == ("gpt", 3, "u")
     assert launch.place == Place(rank=1, world_size=2)
     assert launch.config.parallelism.data == 2
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
 
-from meshwright_trainer.engines.base import StepResult
 from meshwright_trainer.errors import Diverged
 from meshwright_trainer.session import Session
 from meshwright_trainer.state import TrainState
@@ -31,28 +29,36 @@ def train(session: Session) -> Ending:
     steps = session.config.steps
     state = session.resume()
     session.report("started", state, resumed_from_step=state.step, world_size=session.launch.place.world_size)
+    windows = session.windows(state)
     stopping = False
     while state.step < steps and not stopping:
         with session.meter.phase("data"):
-            window = session.loader.window(state.step + 1)
+            window = next(windows)
         with session.meter.phase("step"):
             result = session.engine.run(window)
         state = state.after(result, session.config.batch.global_)
         session.meter.count(result.weight)
+        _check_divergence(state)
         verdict = session.agreement.exchange(stop=session.stop.requested, save=session.cadence.clock_says())
         stopping = verdict.stop
         last = stopping or state.step == steps
-        if state.step % session.log_every == 0 or last:
-            session.report("step", state, steps=steps, **_figures(session, state, result))
-        if state.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
-            raise Diverged(
-                f"the gradient was not finite in the last {MOST_SKIPPED_IN_A_ROW} steps, step {state.step} is the last; "
-                "lower optimizer.learningRate, or look at the data"
+        if last or state.step % session.log_every == 0:
+            skipped = {"skipped": True} if result.skipped else {}
+            session.report(
+                "step",
+                state,
+                steps=steps,
+                loss=result.loss,
+                gradient_norm=result.norm,
+                **result.sums,
+                **skipped,
+                **session.figures(state),
             )
-        if session.cadence.evaluates(state.step) or (state.step == steps and session.heldout is not None):
+        if session.cadence.evaluates(state.step) or state.step == steps:
             session.evaluate(state)
-        if session.cadence.saves(state.step) or verdict.save or last:
+        if last or verdict.save or session.cadence.saves(state.step):
             session.save(state)
+        session.report_durable()
     session.agreement.settle()
     session.flush()
     ending = Ending.FINISHED if state.step == steps else Ending.TERMINATED
@@ -60,13 +66,9 @@ def train(session: Session) -> Ending:
     return ending
 
 
-def _figures(session: Session, state: TrainState, result: StepResult) -> dict[str, Any]:
-    figures = session.meter.read(session.config.steps - state.step)
-    return {
-        "loss": result.loss,
-        "gradient_norm": result.norm,
-        **result.sums,
-        **({"skipped": True} if result.skipped else {}),
-        **figures,
-        **session.device_figures(),
-    }
+def _check_divergence(state: TrainState) -> None:
+    if state.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
+        raise Diverged(
+            f"the gradient was not finite in the last {MOST_SKIPPED_IN_A_ROW} steps, step {state.step} is the last; "
+            "lower optimizer.learningRate, or look at the data"
+        )

@@ -63,8 +63,8 @@ class Launch:
     """Where this process stands."""
     attempt: int | None = None
     """Number of the process generation; None outside Kubernetes: one more than the checkpoints have seen."""
-    base: str = ""
-    """Checkpoint that the operator knows this attempt resumes from; never pruned."""
+    run: str = ""
+    """Identity of the job, so that its restarts know their own checkpoints; empty outside Kubernetes."""
 
 
 def from_plan(environment: Mapping[str, str] = os.environ) -> Launch:
@@ -87,7 +87,7 @@ def from_plan(environment: Mapping[str, str] = os.environ) -> Launch:
     place = Place.of(environment)
     if place.world_size != plan.world_size:
         raise InvalidLaunch(f"WORLD_SIZE is {place.world_size}, but the plan has {plan.world_size} processes")
-    return _launch(plan.job.name, plan.trainer, place, attempt=plan.attempt, base=plan.fence.base)
+    return _launch(plan.job.name, plan.trainer, place, attempt=plan.attempt, run=plan.job.uid)
 
 
 def from_file(path: Path, overrides: tuple[str, ...] = (), environment: Mapping[str, str] = os.environ) -> Launch:
@@ -138,9 +138,9 @@ def read_section(path: Path) -> tuple[str, dict[str, Any]]:
     raise InvalidLaunch(f"{path} is neither a TrainingJob nor a trainer section alone")
 
 
-def _launch(name: str, section: Mapping[str, Any], place: Place, attempt: int | None = None, base: str = "") -> Launch:
+def _launch(name: str, section: Mapping[str, Any], place: Place, attempt: int | None = None, run: str = "") -> Launch:
     config = trainer_config(section, place.world_size)
-    return Launch(name, filled(section, place.world_size), config, place, attempt, base)
+    return Launch(name, filled(section, place.world_size), config, place, attempt, run)
 
 
 def _overridden(section: Mapping[str, Any], override: str) -> dict[str, Any]:

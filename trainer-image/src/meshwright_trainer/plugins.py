@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from meshwright_api.errors import InvalidTrainer, Problem
+from meshwright_api.trainer import Code
 
 
 def load_factory(reference: str, field: str) -> Callable[..., Any]:
@@ -68,3 +70,9 @@ def call_factory(
 
 def _invalid(field: str, message: str) -> InvalidTrainer:
     return InvalidTrainer((Problem(field, message),))
+
+
+def add_code(code: Code | None) -> None:
+    """Puts the job's own code on the module path."""
+    if code is not None and code.path and code.path not in sys.path:
+        sys.path.insert(0, code.path)

@@ -29,10 +29,11 @@ class AgentSocket:
 
     def write(self, record: Record) -> None:
         """Sends one datagram, or loses it."""
-        message: dict[str, object] = {"step": record.step, "steps": self._steps, "phase": record.event}
-        message |= {ours: record.values[name] for name, ours in _NAMES.items() if name in record.values}
         if record.event == "checkpoint":
-            message["checkpoint"] = {"step": record.values.get("durable_step", record.step), "time": int(time.time())}
+            message: dict[str, object] = {"checkpoint": {"step": record.step, "time": int(time.time())}}
+        else:
+            message = {"step": record.step, "steps": self._steps, "phase": record.event}
+            message |= {ours: record.values[name] for name, ours in _NAMES.items() if name in record.values}
         with contextlib.suppress(OSError):
             self._socket.sendto(json.dumps(message).encode(), self._path)
 

@@ -1,0 +1,112 @@
+"""A kept model, ready to be judged, sampled or exported in one process on the CPU, whatever mesh trained it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from meshwright_api.trainer_config import TrainerConfig, trainer_config
+from meshwright_trainer.batch import Batch
+from meshwright_trainer.checkpoint.reader import WEIGHTS, Checkpoint
+from meshwright_trainer.data.build import Data, build_data
+from meshwright_trainer.data.tokenizer import Tokenizer, load_tokenizer
+from meshwright_trainer.engines.base import Engine
+from meshwright_trainer.engines.synchronous import build_engine
+from meshwright_trainer.mesh import ParallelDims
+from meshwright_trainer.models.base import Model
+from meshwright_trainer.models.registry import build_model
+from meshwright_trainer.objectives.registry import build_objective
+from meshwright_trainer.plugins import add_code
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A checkpoint and what its job said."""
+
+    config: TrainerConfig
+    """The job's, for one process."""
+    model: Model
+    """Its model, without values."""
+    tokenizer: Tokenizer
+    """Its tokenizer."""
+    _checkpoint: Checkpoint
+
+    @property
+    def checkpoint(self) -> str:
+        """Where it is."""
+        return self._checkpoint.location
+
+    @property
+    def step(self) -> int:
+        """Steps that were done."""
+        return self._checkpoint.manifest.step
+
+    def weights(self) -> dict[str, Tensor]:
+        """Every parameter, whole, by logical name."""
+        names = (name for name in self._checkpoint.manifest.tensors if name.startswith(WEIGHTS))
+        return {name.removeprefix(WEIGHTS): self._checkpoint.tensor(name) for name in names}
+
+    def module(self) -> Any:
+        """The model with its weights, in evaluation mode."""
+        module = self.model.module
+        if any(parameter.is_meta for parameter in module.parameters()):
+            module.to_empty(device="cpu")
+        module.load_state_dict(self.weights(), strict=False)
+        return module.eval()
+
+    def engine(self) -> tuple[Engine, tuple[Batch, ...]]:
+        """The model with its weights in an engine, and what to judge it on. Needs a process group of one.
+
+        Raises:
+            DataError: the data cannot be read, or there is nothing to judge on.
+        """
+        data: Data = build_data(self.config)
+        objective = build_objective(
+            self.config.objective,
+            self.model.objective,
+            vocabulary_size=data.vocabulary_size,
+            mask_token=data.tokenizer.mask,
+        )
+        engine = build_engine(self.config, ParallelDims(), self.model, objective, torch.device("cpu"))
+        self._checkpoint.load_weights(engine.pieces(), ())
+        engine.restore(engine.scalars())
+        return engine, data.evaluation(0, 1)
+
+
+def open_trained(location: str, *, source: str | None = None, batches: int | None = None) -> Trained:
+    """Opens a checkpoint, or the newest that counts in a folder of them.
+
+    Args:
+        location: path of either.
+        source: what to judge on in place of what the job says.
+        batches: micro-batches to judge on in place of what the job says.
+
+    Raises:
+        CheckpointError: there is none, or it is damaged.
+        InvalidTrainer: its job cannot be read by this version.
+    """
+    checkpoint = Checkpoint.open(location)
+    config = trainer_config(_for_one_process(checkpoint.manifest.section, source, batches), 1)
+    add_code(config.code)
+    tokenizer = load_tokenizer(config.data.tokenizer)
+    vocabulary = build_data(config).vocabulary_size if config.data.factory else tokenizer.vocabulary_size
+    model = build_model(config.model, vocabulary_size=vocabulary, sequence_length=config.batch.sequence_length)
+    return Trained(config, model, tokenizer, checkpoint)
+
+
+def _for_one_process(section: Mapping[str, Any], source: str | None, batches: int | None) -> dict[str, Any]:
+    own = copy.deepcopy(dict(section))
+    own["parallelism"] = {}
+    own["batch"] = {**own["batch"], "global": own["batch"]["micro"]}
+    own["determinism"] = "Strict"
+    own["evaluation"] = {
+        **(own.get("evaluation") or {}),
+        **({"source": source} if source else {}),
+        **({"batches": batches} if batches else {}),
+    }
+    return own
