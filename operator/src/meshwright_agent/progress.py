@@ -64,7 +64,7 @@ class ProgressSocket:
 
     def close(self) -> None:
         """Stops listening and removes the socket."""
-        if self._socket is None:
+        if self._socket is None or self._closing:
             return
         self._closing = True
         self._socket.shutdown(socket.SHUT_RDWR)  # What was sent before is still read.
