@@ -31,6 +31,7 @@ class Cause(StrEnum):
 
     NODE_LOST = "NodeLost"
     DISRUPTED = "Disrupted"
+    FENCED = "Fenced"
     OUT_OF_MEMORY = "OutOfMemory"
     RULE = "Rule"
     EXIT_CODE = "ExitCode"
@@ -99,6 +100,10 @@ class Incident(ApiModel):
     """When it was judged."""
     seconds_lost: int | None = None
     """Seconds from the opening until every pod of the next attempt ran; unset until then."""
+    step_reached: int | None = None
+    """Steps that the attempt had done, as its agent last reported; unset if it reported none."""
+    step_resumed: int | None = None
+    """Step of the checkpoint that the next attempt went on from; unset if none is known, and until it reports."""
 
 
 class Condition(ApiModel):
@@ -141,6 +146,8 @@ class PodCounts(ApiModel):
 class Progress(ApiModel):
     """How far the training has come, as rank 0's agent last reported it."""
 
+    attempt: int | None = None
+    """The attempt that reported this."""
     step: int | None = None
     """Steps done."""
     total_steps: int | None = None

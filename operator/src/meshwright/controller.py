@@ -17,6 +17,7 @@ from meshwright.gang_queue import GangQueue
 from meshwright.jobs import Jobs
 from meshwright.lifecycle.phases import TERMINAL
 from meshwright.lookups import Lookups
+from meshwright.progress import ProgressBoard
 from meshwright.reconcile import Recorder, Surroundings, reconcile
 from meshwright.restoring import restore_reservation
 from meshwright.settings import Settings
@@ -29,7 +30,11 @@ LONGEST_RETRY_SECONDS: Final = 30.0
 
 
 class Reconciler:
-    """Runs passes while this process leads; listens always."""
+    """Runs passes while this process leads; listens always.
+
+    Attributes:
+        board: What agents say of their jobs; whoever hears them writes it here.
+    """
 
     def __init__(
         self,
@@ -44,7 +49,9 @@ class Reconciler:
         self._jobs = Jobs()
         self._work = WorkQueue()
         queue = GangQueue(pods, nodes)
-        self._world = Surroundings(api, self._jobs, pods, nodes, queue, Lookups(api), settings, recorder)
+        self.board = ProgressBoard()
+        self.board.on_report = self._reported
+        self._world = Surroundings(api, self._jobs, pods, nodes, queue, Lookups(api), settings, recorder, self.board)
         queue.on_turn = self._wake_waiting
         pods.on_job = self._wake
         pods.on_capacity = self._wake_waiting
@@ -65,6 +72,11 @@ class Reconciler:
 
     def __len__(self) -> int:
         return len(self._work)
+
+    @property
+    def jobs(self) -> Jobs:
+        """Every job as it was last read."""
+        return self._jobs
 
     def waiting(self) -> int:
         """Gangs that wait for room."""
@@ -89,6 +101,7 @@ class Reconciler:
                     task.cancel()
                 await asyncio.gather(term, lost, return_exceptions=True)
                 self._jobs.forget_memories()
+                self.board.clear()
                 self._world.queue.clear()
 
     async def _lead(self) -> None:
@@ -181,6 +194,15 @@ class Reconciler:
         if self._jobs.get(uid) is not None:
             self._work.add(uid)
 
+    def _reported(self, uid: str) -> None:
+        """An agent said something new; it is looked at when it is time to write it."""
+        known = self._jobs.get(uid)
+        if known is None:
+            return
+        settings, written = self._world.settings, known.memory.progress_at
+        since = (self._world.clock() - written).total_seconds() if written else 0.0
+        self._work.add_after(uid, max(0.0, settings.progress_seconds - since))
+
     def _wake_waiting(self) -> None:
         for uid in self._world.queue.waiting():
             self._wake(uid)
@@ -193,6 +215,7 @@ class Reconciler:
 
     def _gone(self, uid: str) -> None:
         self._jobs.drop(uid)
+        self.board.forget(uid)
         self._world.pods.forget(uid)
         self._work.forget(uid)
         self._world.queue.leave(uid)

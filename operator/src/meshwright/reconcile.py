@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
@@ -24,9 +24,12 @@ from meshwright.lifecycle.avoid import nodes_to_avoid
 from meshwright.lifecycle.decide import decide, needs_offer
 from meshwright.lifecycle.model import CreatePod, Decision, DeletePod, Observation, Offer
 from meshwright.lifecycle.phases import PLANNED, TERMINAL
+from meshwright.lifecycle.progressing import only_progress
 from meshwright.lookups import Lookups
 from meshwright.observing import observe, read_job
+from meshwright.pace import Pace
 from meshwright.placement.model import Placed
+from meshwright.progress import ProgressBoard
 from meshwright.rendering import gang as rendering
 from meshwright.settings import Settings
 from meshwright.status_patch import as_json, merge_patch
@@ -37,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 MAX_ROUNDS: Final = 12
 """Rounds of one pass; an ordinary start takes five. More would mean two decisions that undo each other."""
+
+PROGRESS_WRITES_PER_SECOND: Final = 10.0
 
 REFUSAL_RETRY_SECONDS: Final = 15.0
 LOOK_AGAIN_SECONDS: Final = 5.0
@@ -68,6 +73,9 @@ class Surroundings:
     lookups: Lookups
     settings: Settings
     recorder: Recorder
+    board: ProgressBoard
+    pace: Pace = field(default_factory=lambda: Pace(PROGRESS_WRITES_PER_SECOND))
+    """Of writes that only tell of progress, over all jobs."""
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
 
@@ -89,8 +97,12 @@ async def reconcile(world: Surroundings, uid: str) -> float | None:
         _keep_places(world, observation)
         if decision.status is None and not decision.actions:
             return decision.wake_after
+        routine = decision.status is not None and only_progress(observation.status, decision.status)
+        if routine and (pause := world.pace.wait()):
+            return pause
         world.recorder.decided(observation, decision)
-        logger.info("%s", decision.why, extra={"job": f"{observation.job.namespace}/{observation.job.name}"})
+        level = logging.DEBUG if routine else logging.INFO
+        logger.log(level, "%s", decision.why, extra={"job": f"{observation.job.namespace}/{observation.job.name}"})
         if decision.status is not None:
             await _write(world, known, observation.status, decision.status)
         elif (wait := await _act(world, known, observation, decision)) is not None:
@@ -106,6 +118,7 @@ async def _observe(world: Surroundings, known: KnownJob) -> Observation:
     if status.phase in PLANNED and status.launched != status.attempt:
         await _find_plan(world, known, status)
     observation = observe(known, job, status, world.pods, world.nodes, world.settings, now)
+    observation = replace(observation, progress=world.board.latest(job.uid))
     if parsed is not None and needs_offer(observation):
         rules = world.settings.rendering_for(await world.lookups.namespace_labels(job.namespace))
         priority = await world.lookups.priority(parsed.spec.queue.priority_class_name)

@@ -200,6 +200,7 @@ def evidence(cause: Cause) -> tuple[dict[str, Any], tuple[Pod, ...]]:
         Cause.NODE_LOST: stopping(a_pod(1, node="dead")),
         Cause.DISRUPTED: stopping(a_pod(1, disruption="PreemptionByScheduler")),
         Cause.OUT_OF_MEMORY: OOM,
+        Cause.FENCED: failed(a_pod(1), 76, 95),
         Cause.RULE: failed(a_pod(1), 3, 95),
         Cause.KUBELET_REFUSED: failed(a_pod(1), 1, 95, "OutOfmemory"),
         Cause.EVICTED: failed(a_pod(1), 1, 95, "Evicted"),
@@ -209,7 +210,7 @@ def evidence(cause: Cause) -> tuple[dict[str, Any], tuple[Pod, ...]]:
     return lost, (pods[cause],)
 
 
-SEEN_IN_PODS = PRECEDENCE[:7]
+SEEN_IN_PODS = PRECEDENCE[:8]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +220,7 @@ SEEN_IN_PODS = PRECEDENCE[:7]
 )
 def test_the_cause_that_explains_the_others_comes_first(stronger: Cause, weaker: Cause) -> None:
     """In either order of seeing them, and although the weaker one ended earlier."""
-    policy = a_policy(3, rules=(Rule("Restart", exit_codes=(3,)),))
+    policy = a_policy(3, rules=(Rule("Restart", exit_codes=(3,)),), agent=True)
     lost, (strong,) = evidence(stronger)
     _, (weak,) = evidence(weaker)
     weak = replace(

@@ -22,6 +22,7 @@ from meshwright.lifecycle.incidents import (
 )
 from meshwright.lifecycle.model import Decision, Observation, Policy
 from meshwright.lifecycle.phases import PLANNED
+from meshwright.lifecycle.progressing import step_reached
 from meshwright.lifecycle.stopping import STOP_GRACE_SECONDS, stop_pods
 from meshwright_api import names
 from meshwright_api.status import Cause, Culprit, Incident, OpenIncident, Phase, TrainingJobStatus
@@ -87,7 +88,7 @@ def judge_incident(o: Observation, policy: Policy) -> Decision | None:
 def _close(o: Observation, policy: Policy, verdict: Verdict) -> Decision:
     status = o.status
     assert status.incident is not None
-    incident = close(status.incident, verdict, o.now)
+    incident = close(status.incident, verdict, o.now, step_reached(status, status.incident.attempt))
     status = status.model_copy(
         update={
             "incident": None,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from meshwright.lifecycle import stopping
+from meshwright.lifecycle import progressing, stopping
 from meshwright.lifecycle.admitting import admit, needs_offer
 from meshwright.lifecycle.breaking import judge_incident, open_incident, refund
 from meshwright.lifecycle.conditions import put
@@ -57,18 +57,21 @@ def decide(o: Observation) -> Decision:
     policy = o.job.policy
     if policy is None:
         return _refuse(o)
-    o = _accept(o)
+    drafted = progressing.noted(_accept(o))
     for speak in STEPS:
-        if decision := speak(o, policy):
-            return _checked(o, decision)
-    return Decision(wake_after=_next_look(o, policy), why="nothing to do")
+        if decision := speak(drafted, policy):
+            return _checked(drafted, decision)
+    if decision := progressing.tell(o.status, drafted):
+        return decision
+    figures = progressing.news(o.status, drafted.status)
+    return Decision(wake_after=_next_look(drafted, policy, figures), why="nothing to do")
 
 
-def _next_look(o: Observation, policy: Policy) -> float | None:
+def _next_look(o: Observation, policy: Policy, figures: bool) -> float | None:
     """Seconds until a clock runs out, or until what was not urgent is noted; no event would tell of either."""
     clock = next_deadline(o, policy)
     due = replace(o, progress_due=True)
-    if o.progress_due or not (record_successes(due, policy) or run(due, policy)):
+    if o.progress_due or not (figures or record_successes(due, policy) or run(due, policy)):
         return clock
     return REFRESH_SECONDS if clock is None else min(clock, REFRESH_SECONDS)
 

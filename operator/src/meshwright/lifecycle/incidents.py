@@ -30,8 +30,19 @@ KUBELET_REFUSALS: Final = (
 STOP_SIGNALS: Final = frozenset({143, 137})
 """Exit codes of a process that ended by the SIGTERM or SIGKILL of a stop."""
 
+FENCED_EXIT: Final = 76
+"""Exit code of a process under the agent that found a newer attempt at work on its checkpoints."""
+
 FREE: Final = frozenset(
-    {Cause.NODE_LOST, Cause.DISRUPTED, Cause.KUBELET_REFUSED, Cause.POD_LOST, Cause.BIND_DEADLINE, Cause.PLAN_LOST}
+    {
+        Cause.NODE_LOST,
+        Cause.DISRUPTED,
+        Cause.FENCED,
+        Cause.KUBELET_REFUSED,
+        Cause.POD_LOST,
+        Cause.BIND_DEADLINE,
+        Cause.PLAN_LOST,
+    }
 )
 """Causes that are not the job's fault: they count as disruptions. An eviction for the pod's own limits is its fault."""
 
@@ -39,6 +50,7 @@ PRECEDENCE: Final = (
     Cause.NODE_LOST,
     Cause.DISRUPTED,
     Cause.OUT_OF_MEMORY,
+    Cause.FENCED,
     Cause.RULE,
     Cause.KUBELET_REFUSED,
     Cause.EVICTED,
@@ -124,6 +136,8 @@ def cause_of(pod: Pod, policy: Policy) -> Cause | None:
         return None
     if pod.reason == OUT_OF_MEMORY_REASON:
         return Cause.OUT_OF_MEMORY
+    if policy.agent and pod.exit_code == FENCED_EXIT:
+        return Cause.FENCED
     if matching_rule(policy, culprit_of(pod)):
         return Cause.RULE
     if pod.reason.startswith(KUBELET_REFUSALS):
@@ -228,7 +242,7 @@ def judge(o: Observation, policy: Policy, incident: OpenIncident) -> Verdict:
         # Somebody deleted the pod; that its peers failed afterwards explains nothing, but a node or an OOM would.
         found = [s for s in found if s.cause not in (Cause.EXIT_CODE, Cause.RULE)]
     suspect = foremost(found) or first
-    if suspect.cause in (Cause.NODE_LOST, Cause.DISRUPTED):
+    if suspect.cause in (Cause.NODE_LOST, Cause.DISRUPTED, Cause.FENCED):
         return Verdict(suspect, "RestartFree", charged=False)
     if rule := matching_rule(policy, suspect.culprit) if suspect.culprit.pod else None:
         return Verdict(suspect, rule.action, charged=rule.action == "Restart")
@@ -236,7 +250,7 @@ def judge(o: Observation, policy: Policy, incident: OpenIncident) -> Verdict:
     return Verdict(suspect, "RestartFree" if free else "Restart", charged=not free)
 
 
-def close(incident: OpenIncident, verdict: Verdict, now: datetime) -> Incident:
+def close(incident: OpenIncident, verdict: Verdict, now: datetime, step_reached: int | None) -> Incident:
     """The incident as history keeps it."""
     return Incident(
         attempt=incident.attempt,
@@ -247,6 +261,7 @@ def close(incident: OpenIncident, verdict: Verdict, now: datetime) -> Incident:
         culprit=verdict.suspect.culprit,
         opened_at=incident.opened_at,
         judged_at=now,
+        step_reached=step_reached,
     )
 
 

@@ -12,6 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
+from meshwright.progress import Progress
 from meshwright_api.status import TrainingJobStatus
 
 FailureAction = Literal["Restart", "RestartFree", "Fail"]
@@ -109,6 +110,8 @@ class Policy:
     clean_pods: Literal["Running", "All", "None"] = "Running"
     success: Literal["AllWorkers", "Rank0"] = "AllWorkers"
     mesh: str = ""
+    agent: bool = False
+    """Whether an agent starts the processes: then its exit codes mean what it says they mean."""
 
     @property
     def size(self) -> int:
@@ -176,6 +179,8 @@ class Observation:
     """The API server's words when it last refused to create a pod of the gang; empty if it did not."""
     progress_due: bool = True
     """Whether enough time has passed for a write that only refreshes counts or messages."""
+    progress: Progress | None = None
+    """What the job's agent last said to this process."""
 
 
 @dataclass(frozen=True, slots=True)

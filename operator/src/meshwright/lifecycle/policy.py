@@ -8,6 +8,7 @@ from typing import Any
 from meshwright.lifecycle.model import Job, Policy, RoleSize, Rule
 from meshwright_api.job import TrainingJob
 from meshwright_api.resolve import Resolved, resolve
+from meshwright_api.spec import Agent
 from meshwright_api.trainer_config import MESH_AXES
 
 DEFAULT_GRACE_SECONDS = 30
@@ -33,6 +34,7 @@ def policy_of(job: TrainingJob) -> Policy:
         clean_pods=spec.clean_pod_policy.value,
         success=spec.success_policy.value,
         mesh=mesh_text(resolved),
+        agent=resolved.agent is Agent.INJECT,
     )
 
 
