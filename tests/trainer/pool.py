@@ -77,10 +77,12 @@ class Pool:
 
     def _start(self) -> None:
         # The store that ranks find each other by lives as long as the pool; every task has a prefix in it.
-        from torch.distributed import TCPStore
+        from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
         self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        context = multiprocessing.get_context("spawn")
+        # Torch takes seconds to import: one process does it, and the ranks are forked from it.
+        multiprocessing.set_forkserver_preload(["meshwright_trainer.engines.synchronous"])
+        context = multiprocessing.get_context("forkserver")
         for rank in range(self.size):
             ours, theirs = context.Pipe()
             process = context.Process(target=_serve, args=(rank, self._store.port, theirs), daemon=True)
@@ -92,7 +94,7 @@ class Pool:
 def _serve(rank: int, port: int, pipe: Connection) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     import torch
-    from torch.distributed import TCPStore
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     torch.set_num_threads(1)
     store = TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=TIMEOUT_SECONDS))
@@ -110,7 +112,9 @@ def _attempt(store: Any, rank: int, ranks: int, number: int, task: str, args: tu
     try:
         dist.init_process_group(
             "gloo",
-            store=dist.PrefixStore(f"task-{number}", store),
+            store=dist.PrefixStore(  # type: ignore[attr-defined]
+                f"task-{number}", store
+            ),
             rank=rank,
             world_size=ranks,
             timeout=timedelta(seconds=TIMEOUT_SECONDS),

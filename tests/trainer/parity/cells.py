@@ -147,7 +147,7 @@ def _draw(chance: random.Random) -> Cell:
 
 def _pairs(cell: Cell) -> set[tuple[Any, Any]]:
     values = [
-        ("model", cell.model), ("mesh", (cell.data, cell.shard, cell.stage)), ("accumulation", cell.accumulation),
+        ("model", cell.model), ("stage", cell.stage), ("data", cell.data > 1), ("accumulation", cell.accumulation),
         ("recompute", cell.recompute), ("clip", cell.clip), ("dropout", cell.dropout), ("tie", cell.tie),
         ("oddity", cell.oddity),
     ]  # fmt: skip

@@ -30,7 +30,7 @@ class Ledger(TorchDispatchMode):
     """
 
     def __init__(self, mesh: Mesh) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         groups = {"batch": mesh.batch, "shard": mesh.shard, "data": mesh.data}
         # With one of data and shard of size 1 the other's group is the view `batch` too; the axis has the name.
         self._axes = {g.group_name: axis for axis, g in groups.items()}
