@@ -22,7 +22,7 @@ Line = Json | bytes | None
 Fault = Callable[[web.Request], web.StreamResponse | None]
 
 KINDS = {
-    "/api/v1": ["pods", "nodes", "services", "configmaps", "namespaces", "events", "resourcequotas"],
+    "/api/v1": ["pods", "nodes", "services", "configmaps", "namespaces", "events", "resourcequotas", "secrets"],
     "/apis/meshwright.dev/v1alpha1": ["trainingjobs"],
     "/apis/coordination.k8s.io/v1": ["leases"],
     "/apis/events.k8s.io/v1": ["events"],
