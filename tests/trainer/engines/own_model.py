@@ -1,0 +1,76 @@
+"""A model such as a user brings: no plan, a tie across its layers, a layer that only sometimes runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from meshwright_api.trainer_config import trainer_config
+from meshwright_trainer.batch import Batch
+from meshwright_trainer.engines.synchronous import SynchronousEngine, build_engine
+from meshwright_trainer.mesh import ParallelDims
+from meshwright_trainer.models.base import Model
+from meshwright_trainer.objectives.next_token import NextToken
+from meshwright_trainer.random import Key
+from tests.trainer.engines.tasks import advance, placed
+from tests.trainer.parity.cells import Cell
+
+
+class Tied(nn.Module):
+    """Embedding and head are members of a list and share their weight."""
+
+    def __init__(self, vocabulary: int) -> None:
+        super().__init__()
+        head = nn.Linear(6, vocabulary, bias=False)
+        self.layers = nn.ModuleList([nn.Embedding(vocabulary, 6), nn.Linear(6, 6), nn.LayerNorm(6), head])
+        head.weight = self.layers[0].weight
+
+    def forward(self, batch: Batch, key: Key) -> Tensor:
+        """Logits, (B, T, V)."""
+        x = batch.tokens
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class Sometimes(nn.Module):
+    """A layer that no forward pass uses."""
+
+    def __init__(self, vocabulary: int) -> None:
+        super().__init__()
+        self.used = nn.Embedding(vocabulary, vocabulary)
+        self.unused = nn.Linear(3, 3)
+
+    def forward(self, batch: Batch, key: Key) -> Tensor:
+        """Logits, (B, T, V)."""
+        return F.log_softmax(self.used(batch.tokens), -1)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a rank saw."""
+
+    begun: dict[str, Any]
+    ended: dict[str, Any]
+    losses: list[float]
+
+
+def engine_of(cell: Cell, kind: str, meta: bool) -> SynchronousEngine:
+    """An engine with one of the models."""
+    config = trainer_config(cell.section(), cell.ranks)
+    with torch.device("meta" if meta else "cpu"):
+        module = {"Tied": Tied, "Sometimes": Sometimes}[kind](cell.vocabulary)
+    dims = ParallelDims.of(config.parallelism, cell.ranks)
+    return build_engine(config, dims, Model(module, "NextToken"), NextToken(), torch.device("cpu"))
+
+
+def train(cell: Cell, kind: str, meta: bool) -> Run:
+    """Three steps."""
+    engine = engine_of(cell, kind, meta)
+    begun = placed(engine.pieces())
+    results = advance(engine, cell, 1, 3)
+    return Run(begun, placed(engine.pieces()), [r.loss for r in results])
