@@ -19,6 +19,8 @@ from meshwright.cluster.permissions import check, explain, needed
 from meshwright.cluster.reflector import Timings
 from meshwright.cluster.resources import TRAININGJOBS
 from meshwright.controller import Reconciler
+from meshwright.heartbeats.silence import Verdict
+from meshwright.heartbeats.wiring import heartbeat_server
 from meshwright.metrics import Metrics
 from meshwright.recording import JobRecorder
 from meshwright.settings import Settings
@@ -65,6 +67,9 @@ class Runtime:
             settings,
             JobRecorder(self.events, metrics, settings.decision_log_dir),
         )
+        self.heartbeats = heartbeat_server(
+            settings, self.api, self.reconciler.jobs, self.pods, self.leadership, self.reconciler.board, metrics
+        )
         self._lag = LagMeter()
         self._seeking = False
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -78,14 +83,18 @@ class Runtime:
 
     def start(self) -> None:
         """Starts everything and returns at once: whether the API server answers yet does not matter."""
-        for name, work in {
+        works = {
             "pods": self.pods.run,
             "nodes": self.nodes.run,
             "leadership": self._lead_when_permitted,
             "events": self.events.run,
             "lag": self._lag.run,
             "reconciler": self.reconciler.run,
-        }.items():
+        }
+        settings = self._settings
+        if settings.heartbeat_port:
+            works["heartbeats"] = lambda: self.heartbeats.run(settings.bind_address, settings.heartbeat_port)
+        for name, work in works.items():
             self._tasks[name] = asyncio.create_task(self._for_ever(name, work), name=f"meshwright {name}")
 
     async def stop(self) -> None:
@@ -129,6 +138,7 @@ class Runtime:
             times=LeaseTimes(
                 settings.lease_duration_seconds, settings.lease_renew_deadline_seconds, settings.lease_retry_seconds
             ),
+            address=settings.own_heartbeat_address,
             on_change=lambda leads: metrics.leader.set(leads),
         )
 
@@ -157,6 +167,7 @@ class Runtime:
             capacity_reader=settings.capacity_reader,
             own_namespace=settings.lease_namespace,
             lease_name=settings.lease_name,
+            heartbeats=bool(settings.heartbeat_port),
         )
         backoff = Backoff(self._delays)
         while rights:
@@ -180,5 +191,7 @@ class Runtime:
         metrics.queue.set_function(lambda: len(reconciler))
         metrics.waiting.set_function(reconciler.waiting)
         metrics.jobs.count = reconciler.count
+        metrics.reporting.set_function(lambda: self.heartbeats.verdicts()[Verdict.HEARD])
+        metrics.silent.set_function(lambda: self.heartbeats.verdicts()[Verdict.SILENT])
         metrics.oldest.set_function(reconciler.oldest_unreconciled_seconds)
         metrics.lag.set_function(lambda: lag.lag)
