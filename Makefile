@@ -17,8 +17,8 @@ help: ## show this list
 setup: ## make the checkout ready: .venv, and a Kubernetes built once into the user's cache
 	@$(or $(PYTHON),$(error Meshwright needs Python 3.11 or newer and there is none on PATH; name one: make PYTHON=/path/to/python3)) scripts/bootstrap
 
-demo: setup ## train on a real control plane here, kill a worker, see it go on; KEEP=1 leaves it up
-	@KEEP=$(KEEP) $(VENV)/python -m demo
+demo: setup ## train on a real control plane here, kill a worker, see it go on; KEEP=1 leaves it up, VERIFY=1 compares bits
+	@KEEP=$(KEEP) VERIFY=$(VERIFY) EXAMPLE=$(EXAMPLE) $(VENV)/python -m demo
 
 test: setup ## all tests
 	$(VENV)/python -m pytest --durations=15

@@ -16,6 +16,7 @@ import yaml
 
 from demo import manifest
 from demo.errors import DemoError
+from demo.examples import BUILT_IN, OWN_SCRIPT, Example
 from devcluster.cluster import Cluster
 from devcluster.errors import AlreadyRunningError, ApiError
 from devcluster.node import isolation
@@ -48,6 +49,11 @@ class Places:
     def checkpoints(self) -> Path:
         """What the pods see as /checkpoints; it stays."""
         return self.root / "checkpoints"
+
+    @property
+    def undisturbed(self) -> Path:
+        """Checkpoints of the same job that nobody disturbed; they stay."""
+        return self.root / "undisturbed"
 
     @property
     def operator_log(self) -> Path:
@@ -90,13 +96,15 @@ def install(cluster: Cluster) -> Path:
 
 def start_operator(cluster: Cluster, places: Places, kubeconfig: Path) -> str:
     """Starts the operator under the cluster's supervisor, so that it ends with it; returns the URL of its metrics."""
-    port = _free_port()
+    port, heartbeats = _free_port(), _free_port()
     flags = {
         "kubeconfig": kubeconfig,
         "lease-namespace": SYSTEM,
         "bind-address": "127.0.0.1",
         "metrics-port": port,
         "liveness-port": 0,
+        "heartbeat-port": heartbeats,
+        "heartbeat-url": f"http://127.0.0.1:{heartbeats}",
         "log-format": "text",
     }
     argv = [sys.executable, "-P", "-m", "meshwright", *(f"--{name}={value}" for name, value in flags.items())]
@@ -119,14 +127,24 @@ def check_alive(cluster: Cluster, places: Places) -> None:
             raise DemoError("\n".join([f"{program.name} ended with {program.returncode}:", *words]))
 
 
-def submit(cluster: Cluster, places: Places) -> None:
+def has_mounts(places: Places) -> bool:
+    """Whether process nodes can mount volumes at their paths here; that takes user namespaces, or root."""
+    return isolation.choose(IsolationChoice.AUTO, places.root) != NONE
+
+
+def shown(wanted: Example, places: Places) -> Example:
+    """The example that can be shown on this machine in place of the one that is wanted."""
+    return OWN_SCRIPT if wanted is BUILT_IN and wanted.needs_mounts and not has_mounts(places) else wanted
+
+
+def submit(cluster: Cluster, places: Places, example: Example) -> None:
     """Offers a volume, which on a real cluster a storage class does, and applies the example as a user would."""
-    apply(cluster, [volume(places.checkpoints)])
-    if isolation.choose(IsolationChoice.AUTO, places.root) == NONE:
-        documents = list(yaml.safe_load_all(manifest.MANIFEST.read_text()))
-        apply(cluster, [manifest.without_mounts(document) for document in documents])
+    apply(cluster, [volume(places.checkpoints, example.name)])
+    if has_mounts(places):
+        cluster.kubectl("apply", "-f", str(example.manifest))
     else:
-        cluster.kubectl("apply", "-f", str(manifest.MANIFEST))
+        documents = list(yaml.safe_load_all(example.manifest.read_text()))
+        apply(cluster, [manifest.without_mounts(document) for document in documents])
 
 
 def apply(cluster: Cluster, documents: list[dict[str, Any]], namespace: str = "default") -> None:
@@ -135,17 +153,17 @@ def apply(cluster: Cluster, documents: list[dict[str, Any]], namespace: str = "d
     cluster.kubectl("apply", "--server-side", "--namespace", namespace, "-f", "-", stdin=text)
 
 
-def volume(folder: Path) -> dict[str, Any]:
-    """A volume of this machine for the example's claim, and for no other."""
+def volume(folder: Path, name: str) -> dict[str, Any]:
+    """A volume of this machine for the claim of this name, and for no other."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": manifest.NAME},
+        "metadata": {"name": name},
         "spec": {
             "capacity": {"storage": "1Gi"},
             "accessModes": ["ReadWriteMany"],
             "persistentVolumeReclaimPolicy": "Retain",
-            "claimRef": {"namespace": "default", "name": manifest.NAME},
+            "claimRef": {"namespace": "default", "name": name},
             "hostPath": {"path": str(folder)},
         },
     }

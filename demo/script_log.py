@@ -1,4 +1,4 @@
-"""What the training script says on its standard output, and what it means for the demo."""
+"""What the training script or the trainer says on its standard output, and what it means for the demo."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def parse(text: str) -> list[Line]:
 def _parse_line(raw: str) -> Line | None:
     try:
         said = json.loads(raw)
-        if "loss" in said:
+        if "loss" in said and said.get("event", "step") == "step":
             return Step(said["step"], said["steps"], said["loss"], said["tokens_per_second"])
         if said.get("event") == "started":
             return Started(said["resumed_from_step"])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,11 +14,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from demo import ground, telling, verdict
 from demo.errors import DemoError
+from demo.examples import Example
 from demo.ground import Places
-from demo.manifest import MANIFEST, SOURCES
 from demo.screen import Screen
 from demo.script_log import Line, Started, Step, is_time_to_kill
 from demo.verdict import Evaluation, Facts
@@ -41,11 +42,13 @@ class Story:
     cluster: Cluster
     places: Places
     screen: Screen
+    example: Example
     status: TrainingJobStatus = field(default_factory=TrainingJobStatus)
     lines: list[Line] = field(default_factory=list)
     killed: Worker | None = None
     last_checkpoint: int | None = None
     evaluation: Evaluation | None = None
+    undisturbed_sha256: str = ""
 
     def train(self) -> None:
         """Follows the job to its end, and kills a worker on the way.
@@ -53,7 +56,7 @@ class Story:
         Raises:
             DemoError: nothing happens any more, or a program of the cluster has ended.
         """
-        watcher, heard = Watcher(self.cluster), time.monotonic()
+        watcher, heard = Watcher(self.cluster, self.example.name), time.monotonic()
         while self.status.phase not in (Phase.SUCCEEDED, Phase.FAILED):
             if time.monotonic() - heard > SILENCE_SECONDS:
                 raise DemoError(f"no news for {SILENCE_SECONDS:.0f} s; the operator's log: {self.places.operator_log}")
@@ -74,18 +77,24 @@ class Story:
             DemoError: it could not.
         """
         self.screen.say("reading the final checkpoint, predicting text that was never trained on ...")
-        done = subprocess.run(
-            [sys.executable, str(SOURCES / "evaluate.py"), "--checkpoints", str(self.places.checkpoints)],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},  # threads for so small a model only wait for each other
-            preexec_fn=_die_with_parent,
-        )
-        if done.returncode:
-            raise DemoError(f"evaluate.py failed: {done.stderr.strip()[-2000:]}")
-        found = json.loads(done.stdout)
-        self.evaluation = Evaluation(**{name: found[name] for name in Evaluation.__dataclass_fields__})
+        self.evaluation = self._judged(self.places.checkpoints)
+
+    def verify(self) -> None:
+        """Trains the same job once more, undisturbed and without Kubernetes, for its final state's hash.
+
+        Raises:
+            DemoError: it failed.
+        """
+        self.screen.say("training the same job again, undisturbed and without Kubernetes, to compare the bits ...")
+        folder = self.places.undisturbed
+        shutil.rmtree(folder, ignore_errors=True)
+        words = ["-m", "meshwright_trainer", "train", str(self.example.manifest), "--processes", "2"]
+        _run([sys.executable, *words, "--set", f"checkpoint.path={folder}"])
+        self.undisturbed_sha256 = self._judged(folder).sha256
+
+    def _judged(self, folder: Path) -> Evaluation:
+        found = json.loads(_run(self.example.judging(folder)))
+        return Evaluation(**{name: found[name] for name in Evaluation.__dataclass_fields__ if name in found})
 
     @property
     def facts(self) -> Facts:
@@ -99,6 +108,7 @@ class Story:
             last_checkpoint_before_kill=self.last_checkpoint,
             resumed_from_step=starts[-1] if len(starts) > 1 else None,
             evaluation=self.evaluation,
+            undisturbed_sha256=self.undisturbed_sha256,
         )
 
     def _tell(self, view: View) -> None:
@@ -128,22 +138,18 @@ class Story:
         finally:
             os.close(process)
         self.killed = victim
-        self.last_checkpoint = newest_checkpoint(self.places)
+        self.last_checkpoint = self.example.newest_checkpoint(self.places.checkpoints)
         self.screen.say(f"the last checkpoint on the disk is of step {self.last_checkpoint}")
 
 
-def newest_checkpoint(places: Places) -> int | None:
-    """The newest step whose file lies in the checkpoint folder; None if there is none."""
-    found = (re.fullmatch(r"step-(\d+)\.pt", path.name) for path in places.checkpoints.iterdir())
-    return max((int(match[1]) for match in found if match), default=None)
-
-
-def run(places: Places, screen: Screen, *, keep: bool) -> int:
+def run(places: Places, screen: Screen, example: Example, *, keep: bool, verify: bool) -> int:
     """The whole demo. Returns the exit code; prints the facts as the last line."""
-    with stage(places, screen, keep=keep) as story:
+    with stage(places, screen, example, keep=keep) as story:
         story.train()
         if story.status.phase is Phase.SUCCEEDED:
             story.evaluate()
+            if verify:
+                story.verify()
         closing(story)
     broken = verdict.problems(story.facts)
     for problem in broken:
@@ -153,7 +159,7 @@ def run(places: Places, screen: Screen, *, keep: bool) -> int:
 
 
 @contextmanager
-def stage(places: Places, screen: Screen, *, keep: bool) -> Iterator[Story]:
+def stage(places: Places, screen: Screen, example: Example, *, keep: bool) -> Iterator[Story]:
     """Builds the ground, and takes it down whatever happens, unless it is to be kept."""
     screen.say("starting etcd, kube-apiserver, controller-manager, scheduler and two nodes on this machine ...")
     cluster = ground.start_cluster(places)
@@ -163,13 +169,13 @@ def stage(places: Places, screen: Screen, *, keep: bool) -> Iterator[Story]:
         screen.say(f"Kubernetes {version} is up, {cluster.server}; installing the chart: CRD, policies, RBAC ...")
         kubeconfig = ground.install(cluster)
         metrics = ground.start_operator(cluster, places, kubeconfig)
-        screen.say("the operator runs with its service account's rights; kubectl apply -f examples/pytorch-text.yaml")
-        ground.submit(cluster, places)
-        yield Story(cluster, places, screen)
+        screen.say(f"the operator runs with its service account's rights; kubectl apply -f {shown(example)}")
+        ground.submit(cluster, places, example)
+        yield Story(cluster, places, screen, example)
         if keep:
             cluster.detach()
             kept = True
-            screen.plain(how_to_use(cluster, places, metrics))
+            screen.plain(how_to_use(cluster, places, example, metrics))
     finally:
         if not kept:
             screen.say("taking everything down ...")
@@ -187,22 +193,48 @@ def closing(story: Story) -> None:
         screen.plain(f"  the model after {found.step} steps      {found.heldout_loss:.3f}")
         screen.plain("\nIt writes:\n" + "\n".join(f"  | {line}" for line in found.sample.splitlines()[:12]))
     screen.plain(
-        f"\nWhere to look next: examples/pytorch-text.yaml and examples/pytorch_text/train.py, what you have just seen;"
+        f"\nWhere to look next: {shown(story.example)}, what you have just seen;"
+        f"\ndocs/trainer.md, how to train a model of your own;"
         f"\ndocs/robustness.md, which faults it survives; {story.places.operator_log}, what the operator did;"
         f"\n`make demo KEEP=1`, the same, left up for you.\n"
     )
 
 
-def how_to_use(cluster: Cluster, places: Places, metrics: str) -> str:
+def how_to_use(cluster: Cluster, places: Places, example: Example, metrics: str) -> str:
     """What a person can do with a demo that was kept."""
     return (
         f"It stays up. To use it:\n"
         f"  export KUBECONFIG={cluster.kubeconfig}\n"
         f"  alias kubectl={cluster.kubectl_path}\n"
         f"  kubectl get tj,pods -o wide;  kubectl describe tj;  kubectl explain tj.spec;  curl {metrics}\n"
-        f"  kubectl delete tj pytorch-text; kubectl apply -f {MANIFEST}    # finds its checkpoint and is done\n"
+        f"  kubectl delete tj {example.name}; kubectl apply -f {example.manifest}\n"
+        f"      # the same job again finds its checkpoint and is done\n"
         f"To take it down:\n  {ground.command(places, 'down')}\n"
     )
+
+
+def shown(example: Example) -> str:
+    """Path of the example as people write it."""
+    return f"examples/{example.manifest.name}"
+
+
+def _run(argv: list[str]) -> str:
+    """What a program prints.
+
+    Raises:
+        DemoError: it failed.
+    """
+    done = subprocess.run(
+        argv,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},  # threads for so small a model only wait for each other
+        preexec_fn=_die_with_parent,
+    )
+    if done.returncode:
+        raise DemoError(f"{' '.join(argv[1:4])} failed: {done.stderr.strip()[-2000:]}")
+    return done.stdout
 
 
 def _die_with_parent() -> None:

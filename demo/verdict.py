@@ -10,13 +10,15 @@ from meshwright_api.status import Incident, Phase
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What `evaluate.py` found on text that was not trained on; nats per byte."""
+    """What another program found on text that was not trained on; nats per byte."""
 
     step: int
     heldout_loss: float
     bigram_entropy: float
     unigram_entropy: float
     sample: str = ""
+    sha256: str = ""
+    """Of weights and optimizer state; empty where the example has no such hash."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Facts:
         last_checkpoint_before_kill: Read from the checkpoint folder after the process was gone.
         resumed_from_step: Said by the training script when it started again.
         evaluation: Made by another program from the final checkpoint.
+        undisturbed_sha256: Hash of the final state of the same job that nobody killed; empty if that was not asked for.
     """
 
     phase: Phase | None
@@ -37,6 +40,7 @@ class Facts:
     last_checkpoint_before_kill: int | None
     resumed_from_step: int | None
     evaluation: Evaluation | None
+    undisturbed_sha256: str = ""
 
 
 def problems(facts: Facts) -> list[str]:
@@ -50,6 +54,7 @@ def problems(facts: Facts) -> list[str]:
             (len(facts.incidents) == 1, f"one kill made {len(facts.incidents)} incidents"),
             (_blamed(facts), f"no incident names the killed pod {facts.killed_uid or '(none was killed)'}"),
             (_resumed(facts), _resume_text(facts)),
+            (_same_bits(facts), "the final weights are not those of the same job undisturbed"),
         )
         if not holds
     ]
@@ -67,6 +72,8 @@ def last_line(facts: Facts) -> str:
             "steps": evaluation.step if evaluation else None,
             "resumed_from_step": facts.resumed_from_step,
             "last_checkpoint_before_kill": facts.last_checkpoint_before_kill,
+            "sha256": (evaluation.sha256 or None) if evaluation else None,
+            "undisturbed_sha256": facts.undisturbed_sha256 or None,
         }
     )
 
@@ -87,6 +94,11 @@ def _blamed(facts: Facts) -> bool:
 
 def _resumed(facts: Facts) -> bool:
     return facts.resumed_from_step is not None and facts.resumed_from_step == facts.last_checkpoint_before_kill
+
+
+def _same_bits(facts: Facts) -> bool:
+    ended = facts.evaluation.sha256 if facts.evaluation else ""
+    return not facts.undisturbed_sha256 or facts.undisturbed_sha256 == ended
 
 
 def _resume_text(facts: Facts) -> str:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from demo import script_log
-from demo.manifest import NAME
 from demo.script_log import Line
 from devcluster.access import request
 from devcluster.cluster import Cluster
@@ -16,7 +15,7 @@ from meshwright_api.job import parse_status
 from meshwright_api.status import TrainingJobStatus
 
 PODS = "/api/v1/namespaces/default/pods"
-JOB = f"/apis/{names.API_VERSION}/namespaces/default/{names.PLURAL}/{NAME}"
+JOBS = f"/apis/{names.API_VERSION}/namespaces/default/{names.PLURAL}"
 PROCESS = "process://"
 """How process nodes write a container's ID: the number after it is the process's."""
 
@@ -45,14 +44,14 @@ class View:
 class Watcher:
     """Remembers how much of each log it has read."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, job: str) -> None:
+        self._cluster, self._job = cluster, job
         self._read: dict[str, int] = {}
 
     def look(self) -> View:
         """One look."""
-        status = parse_status(self._cluster.request("GET", JOB))
-        listed = self._cluster.request("GET", f"{PODS}?labelSelector={names.LABEL_JOB}={NAME}")["items"]
+        status = parse_status(self._cluster.request("GET", f"{JOBS}/{self._job}"))
+        listed = self._cluster.request("GET", f"{PODS}?labelSelector={names.LABEL_JOB}={self._job}")["items"]
         workers = tuple(sorted(map(worker, listed), key=lambda one: (one.incarnation, one.index)))
         lines = [line for one in workers if one.index == 0 for line in self._news(one)]
         return View(status, workers, tuple(lines))

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from demo import ground, manifest, telling
-from demo.ground import Places
+from demo.errors import DemoError
+from demo.examples import BUILT_IN, EXAMPLES, OWN_SCRIPT, Example, chosen
 from demo.screen import Screen, describe
 from demo.script_log import Checkpoint, Line, Started, Step, is_time_to_kill, parse
-from demo.story import newest_checkpoint
 from demo.watching import worker
 from meshwright_api.job import parse_status
 from meshwright_api.status import TrainingJobStatus
@@ -31,6 +31,7 @@ def test_the_script_is_understood_between_other_lines() -> None:
             json.dumps({"event": "started", "rank": 0, "world_size": 2, "resumed_from_step": 40}),
             json.dumps({"step": 45, "steps": 160, "loss": 2.5, "tokens_per_second": 3000.0}),
             '{"step": 50, "ste',
+            json.dumps({"event": "evaluation", "step": 50, "loss": 2.6}),
             json.dumps({"event": "checkpoint", "step": 60}),
             json.dumps({"event": "finished", "rank": 0, "step": 160}),
             '{"loss": 3.0}',
@@ -125,12 +126,26 @@ def test_only_the_process_of_a_running_pod_is_known() -> None:
 
 
 def test_the_newest_checkpoint_is_read_from_the_folder(tmp_path: Path) -> None:
-    places = Places(tmp_path)
-    places.checkpoints.mkdir()
-    assert newest_checkpoint(places) is None
+    assert OWN_SCRIPT.newest_checkpoint(tmp_path) is None
     for name in ("step-00000040.pt", "step-00000100.pt", ".step-00000120.unfinished", "step-00000140.pt.bak"):
-        (places.checkpoints / name).touch()
-    assert newest_checkpoint(places) == 100
+        (tmp_path / name).touch()
+    assert OWN_SCRIPT.newest_checkpoint(tmp_path) == 100
+
+
+def test_the_trainer_s_checkpoint_counts_when_it_is_committed(tmp_path: Path) -> None:
+    for name in (
+        "step-00000040.a1/manifest.json",
+        "step-00000100.a2/manifest.json",
+        "step-00000120.a2/rank-00000.json",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert BUILT_IN.newest_checkpoint(tmp_path) == 100
+
+
+def test_an_example_that_is_not_there_says_which_are() -> None:
+    with pytest.raises(DemoError, match="gpt-text, pytorch-text"):
+        chosen("gpt-txt")
 
 
 def test_a_log_has_some_steps_and_a_terminal_one_moving_line() -> None:
@@ -154,9 +169,10 @@ def test_a_step_is_described_with_its_bar() -> None:
     assert f"[{'#' * 15:<30}]" in describe(a_step(80), bar=True)
 
 
-def test_the_volume_is_for_the_example_s_claim() -> None:
-    claim = next(yaml.safe_load_all(manifest.MANIFEST.read_text()))
-    offered = ground.volume(Path("/data"))["spec"]
+@pytest.mark.parametrize("example", EXAMPLES.values(), ids=lambda example: example.name)
+def test_the_volume_is_for_the_example_s_claim(example: Example) -> None:
+    claim = next(yaml.safe_load_all(example.manifest.read_text()))
+    offered = ground.volume(Path("/data"), example.name)["spec"]
     assert offered["claimRef"]["name"] == claim["metadata"]["name"]
     assert offered["accessModes"] == claim["spec"]["accessModes"]
     assert offered["capacity"] == claim["spec"]["resources"]["requests"]

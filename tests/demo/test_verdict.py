@@ -53,6 +53,7 @@ def test_all_that_is_claimed_was_seen() -> None:
         ({"evaluation": replace(GOOD.evaluation, heldout_loss=2.45)}, "held-out loss 2.450 is not below 2.450"),
         ({"evaluation": replace(GOOD.evaluation, heldout_loss=float("nan"))}, "held-out loss nan is not below 2.450"),
         ({"evaluation": None}, "the final checkpoint was not evaluated"),
+        ({"undisturbed_sha256": "other"}, "the final weights are not those of the same job undisturbed"),
         ({"attempts": 1}, "there were 1 attempts"),
         ({"attempts": 3}, "there were 3 attempts"),
         ({"incidents": (an_incident(), an_incident())}, "one kill made 2 incidents"),
@@ -86,6 +87,8 @@ def test_the_last_line_has_the_figures() -> None:
         "steps": 160,
         "resumed_from_step": 40,
         "last_checkpoint_before_kill": 40,
+        "sha256": None,
+        "undisturbed_sha256": None,
     }
 
 
