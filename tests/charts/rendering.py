@@ -25,7 +25,7 @@ VARIANTS: dict[str, Json] = {
         "image": {"digest": f"sha256:{'0' * 64}"},
         "settings": {"workers": 1_000_000, "resync-seconds": 0.5, "identity": "one"},
         "logging": {"decisions": {"enabled": True}},
-        "jobs": {"podSecurity": "restricted"},
+        "jobs": {"podSecurity": "restricted", "trainerImage": "registry.example.com/trainer:7"},
         "podLabels": {"team": "platform"},
         "nodeSelector": {"kubernetes.io/os": "linux"},
     },

@@ -150,6 +150,30 @@ class TestDeployment:
         assert (settings.workers, settings.resync_seconds, settings.identity) == (1_000_000, 0.5, "one")
         assert (settings.jobs_pod_security, settings.decision_log_dir) == ("restricted", "/decisions")
 
+    def test_jobs_get_the_images_of_this_release(self) -> None:
+        settings = parse(container(render({"image": {"tag": "7"}}))["args"], {"KUBECONFIG": "none"})
+        version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+        assert (settings.agent_image, settings.trainer_image) == (
+            "meshwright/operator:7",
+            f"meshwright/trainer:{version}",
+        )
+        chosen = {"trainerImage": "a/trainer:1", "agentImage": "a/agent:1"}
+        settings = parse(container(render({"jobs": chosen}))["args"], {"KUBECONFIG": "none"})
+        assert (settings.trainer_image, settings.agent_image) == ("a/trainer:1", "a/agent:1")
+
+    @pytest.mark.parametrize("release", ["meshwright", "other"])
+    def test_agents_find_the_operator_where_plans_say(self, release: str) -> None:
+        documents = render(release=release)
+        env = {"KUBECONFIG": "none", "POD_NAMESPACE": NAMESPACE}
+        endpoint = parse(container(documents)["args"], env).heartbeat_endpoint
+        [service] = [s for s in of_kind(documents, "Service") if s["metadata"]["name"].endswith("-heartbeat")]
+        assert service["spec"]["clusterIP"] == "None"
+        host = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc"
+        assert endpoint == f"http://{host}:{service['spec']['ports'][0]['port']}"
+        ports = {port["name"]: port["containerPort"] for port in container(documents)["ports"]}
+        # Headless: the port of the Service is the port of the pod.
+        assert ports[service["spec"]["ports"][0]["targetPort"]] == service["spec"]["ports"][0]["port"]
+
     def test_the_lease_is_the_one_it_may_update(self) -> None:
         documents = render(release="other")
         lease = of_kind(documents, "Lease")[0]["metadata"]["name"]
