@@ -7,6 +7,7 @@ cannot flood it. Nothing here ever ends or delays the training but one thing: th
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
@@ -78,12 +79,7 @@ class Beats:
     def stop(self) -> None:
         """Ends reporting; rank 0's agent tells the end of the training, if the operator listens."""
         self._ending.set()
-        self._thread.join(LAST_WORD_SECONDS)
-        if self._place.leads and not self._failures and not self._fenced:
-            try:
-                self._uplink.send(self._report(), LAST_WORD_SECONDS)
-            except Unanswered as error:
-                self._say(str(error))
+        self._thread.join(LAST_WORD_SECONDS)  # No longer: a name server that does not answer knows no time-out.
         if self._listener is not None:
             self._listener.close()
 
@@ -93,6 +89,10 @@ class Beats:
             return
         while not self._ending.wait(self._beat()):
             pass
+        if self._place.leads and not self._failures and not self._fenced:
+            # Without it the last steps before the end would never be known.
+            with contextlib.suppress(Unanswered):
+                self._uplink.send(self._report(), LAST_WORD_SECONDS)
 
     def _beat(self) -> float:
         """One report, if one is due; returns seconds until the next."""

@@ -139,7 +139,7 @@ class Supervisor:
             self._stop(self._overtaken_grace)
 
     def _heed(self, number: int) -> None:
-        if number in _STOPS:
+        if number in _STOPS and not self._stopping:
             self._outcome = replace(self._outcome, told_to_stop=True)
             self._stop(None, number)
         elif number in _PASSED_ON:

@@ -289,6 +289,19 @@ async def test_what_others_keep_in_the_lease_stays(world: World) -> None:
     assert world.lease["spec"]["strategy"] == "OldestEmulationVersion"
 
 
+async def test_everybody_learns_where_the_holder_is_reached(world: World) -> None:
+    a, b = world.candidate("a", address="http://a:8082"), world.candidate("b", address="http://b:8082")
+    await world.attempts(a, b)
+    assert a.holder_address == b.holder_address == "http://a:8082"
+    await world.attempts(b, seconds=20)
+    assert b.held.is_set()
+    await world.attempts(a)
+    assert a.holder_address == "http://b:8082"
+    await b._release()
+    await a._try()
+    assert a.holder_address == "http://a:8082", "and not the last one's"
+
+
 async def test_how_long_nothing_was_tried(world: World) -> None:
     a = world.candidate("a")
     world.now += 30
