@@ -95,6 +95,19 @@ class Stage:
         except AssertionError as error:
             raise AssertionError(f"{error}; status: {json.dumps(self.status(name))}") from None
 
+    def wait_progress(self, name: str, step: int, attempt: int = 1) -> Json:
+        """Waits until an attempt of the job is said to have done that many steps; returns the status."""
+
+        def there() -> Json | None:
+            now = self.status(name)
+            progress = now.get("progress") or {}
+            return now if progress.get("attempt") == attempt and progress.get("step", 0) >= step else None
+
+        try:
+            return eventually(there, f"{name} has done {step} steps")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; status: {json.dumps(self.status(name))}") from None
+
     def condition(self, name: str, kind: str) -> Json:
         """The condition of that type; empty if there is none."""
         conditions = self.status(name).get("conditions") or []
