@@ -16,7 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = {"meshwright": "operator/src", "meshwright_api": "crds", "devcluster": "devcluster/src"}
+SOURCES = {
+    "meshwright": "operator/src",
+    "meshwright_api": "crds",
+    "devcluster": "devcluster/src",
+    "meshwright_trainer": "trainer-image/src",
+}
 """Where each package is found."""
 
 
@@ -36,7 +41,7 @@ class Mutant:
     """A fault and the tests that must go red with it."""
 
     row: str
-    """Row of `docs/robustness.md`: `K01`."""
+    """Row of `docs/robustness.md`: `K01`; the trainer's begin with T."""
     fault: str
     """The fault, in a few words."""
     edits: tuple[Edit, ...]

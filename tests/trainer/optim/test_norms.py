@@ -20,6 +20,11 @@ def test_the_norm_is_torchs() -> None:
     assert canonical_norm(found, [box_of(tuple(g.shape)) for g in found], None) == pytest.approx(expected, rel=1e-14)
 
 
+def test_a_large_gradient_of_32_bits_has_the_norm_of_its_64_bits() -> None:
+    gradient = torch.randn(20_000_000, generator=torch.Generator().manual_seed(1))
+    assert global_norm([gradient], None) == pytest.approx(gradient.double().norm().item(), rel=1e-6)
+
+
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_parts_count_once_and_in_canonical_order_give_the_same_bits(pool: Pool, ranks: int) -> None:
     whole = gradients()

@@ -24,6 +24,10 @@ def test_hybrid_full_sharding_sums_all_micro_batches_over_both_axes(pool: Pool) 
     check(pool, Cell("gpt3", data=2, shard=2, stage=2, accumulation=2, layers=1))
 
 
+def test_full_sharding_keeps_the_gradients_of_all_micro_batches(pool: Pool) -> None:
+    check(pool, Cell("gpt3", data=1, shard=2, stage=2, accumulation=2, layers=1))
+
+
 def test_clipping_sees_the_norm_of_all_shards_once(pool: Pool) -> None:
     cell = Cell("gpt3", data=1, shard=2, stage=3, clip=True, layers=1)
     assert min(oracle(Cell("gpt3", shard=2, clip=True, layers=1)).norms) > 0.05

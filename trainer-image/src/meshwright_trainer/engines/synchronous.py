@@ -168,8 +168,7 @@ class SynchronousEngine:
             return norm, True
         coefficient = clip_coefficient(norm, self._config.optimizer.max_grad_norm)
         if coefficient < 1.0:
-            for gradient in gradients:
-                gradient.mul_(coefficient)
+            torch._foreach_mul_(gradients, coefficient)
         with torch.no_grad():
             rate = learning_rate(self._config.optimizer, self._applied)
             self._optimizer.update(gradients, rate=rate, count=self._applied + 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 import torch
 import torch.distributed as dist
@@ -12,19 +13,21 @@ from torch import Tensor
 from meshwright_trainer.collectives.canonical import halving_sum
 from meshwright_trainer.parallel.boxes import Box, chunk_rows
 
+CHUNK: Final = 1 << 16
+"""Elements that are added up in their own format."""
+
 
 def global_norm(gradients: Sequence[Tensor], group: dist.ProcessGroup | None) -> float:
-    """2-norm of all gradients together, in 64 bits.
+    """2-norm of all gradients together, added up in 64 bits.
 
     Args:
         gradients: this rank's parts.
         group: ranks that hold the other parts; None if the gradients are whole. Replicas are not in it, so nothing is
             counted twice.
     """
-    squares = [torch.linalg.vector_norm(g, dtype=torch.float64).square() for g in gradients if g.numel()]
-    total = torch.stack(squares).sum() if squares else torch.zeros((), dtype=torch.float64)
+    norms = torch._foreach_norm([chunk for g in gradients if g.numel() for chunk in _chunks(g)], 2)
+    total = torch.stack(norms).double().square().sum() if norms else gradients[0].new_zeros((), dtype=torch.float64)
     if group is not None and group.size() > 1:
-        total = total.to(gradients[0].device)
         dist.all_reduce(total, group=group)
     return math.sqrt(total.item()) if total.item() >= 0 else math.nan
 
@@ -45,6 +48,18 @@ def canonical_norm(gradients: Sequence[Tensor], boxes: Sequence[Box], group: dis
 def clip_coefficient(norm: float, limit: float | None) -> float:
     """What the gradients are multiplied by: that of `torch.nn.utils.clip_grad_norm_`."""
     return 1.0 if limit is None else min(1.0, limit / (norm + 1e-6))
+
+
+def _chunks(gradient: Tensor) -> Sequence[Tensor]:
+    """Parts whose norm is exact enough in the gradient's own format.
+
+    A CPU adds one after the other, and 32 bits are off by 0.4 % after 50 million elements; in 64 bits it would take
+    thirty times as long.
+    """
+    if gradient.device.type != "cpu":
+        return (gradient,)
+    chunks: Sequence[Tensor] = gradient.reshape(-1).split(CHUNK)
+    return chunks
 
 
 def _row_sums(gradient: Tensor, box: Box) -> Tensor:

@@ -145,12 +145,11 @@ def _padded(tensor: Tensor, ranks: int) -> int:
 def _packed(tensors: Sequence[Tensor], ranks: int) -> Tensor:
     """Whole tensors as (n, S): row r has rank r's boxes one after the other, padded with zeros."""
     sizes = [_padded(t, ranks) for t in tensors]
-    packed_nS = tensors[0].new_zeros(ranks, sum(sizes))
+    packed_nS = tensors[0].new_empty(ranks, sum(sizes))
     for tensor, column_nC in zip(tensors, packed_nS.split(sizes, dim=1), strict=True):
-        flat, width = tensor.reshape(-1), column_nC.shape[1]
-        for rank in range(ranks):
-            part = flat[rank * width : (rank + 1) * width]
-            column_nC[rank, : part.numel()] = part
+        missing = column_nC.numel() - tensor.numel()
+        flat = nn.functional.pad(tensor.reshape(-1), (0, missing)) if missing else tensor.reshape(-1)
+        column_nC.copy_(flat.view(column_nC.shape))
     return packed_nS
 
 
