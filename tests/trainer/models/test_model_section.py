@@ -65,12 +65,11 @@ def test_a_preset_is_resolved_and_any_field_of_it_overridden() -> None:
         "heads": 12,
         "vocabulary_size": 300,
         "max_positions": 2048,
-        "dropout": 0.2,
-        "attention_dropout": 0.0,
         "tie_embeddings": True,
         "band": None,
     }
     assert len(model.module.blocks) == 2
+    assert model.module.dropout.p == 0.2
 
 
 def test_the_inner_width_follows_the_width_unless_it_is_given() -> None:

@@ -14,12 +14,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from meshwright_api.trainer import Model as ModelSpec
 from meshwright_trainer.batch import Batch
-from meshwright_trainer.models.base import Model, ModelPlan
+from meshwright_trainer.models.base import Init, Model, ModelPlan
 from meshwright_trainer.models.errors import PlanMismatch
 from meshwright_trainer.models.initialise import fill_box, initialised
 from meshwright_trainer.models.registry import build_model
 from meshwright_trainer.models.units import unit_names
-from meshwright_trainer.random import Key
+from meshwright_trainer.random import Key, normal_box
 
 FAMILIES = ("gpt3", "bert")
 
@@ -105,6 +105,13 @@ def test_boxes_and_other_precisions_begin_with_the_same_numbers(family: str) -> 
         box = torch.full((rows - rows // 3, *tensor.shape[1:]), math.nan)
         fill_box(plan, name, tuple(tensor.shape), (rows // 3, *(0,) * (tensor.dim() - 1)), box, seed=4)
         assert torch.equal(box, tensor[rows // 3 :]), name
+
+
+def test_a_parameter_may_begin_around_a_mean() -> None:
+    plan = ModelPlan(units=(), init={"gate": Init(std=0.5, mean=2.0)})
+    box = torch.empty(3, 4)
+    fill_box(plan, "gate", (5, 4), (2, 0), box, seed=9)
+    torch.testing.assert_close(box, 2.0 + 0.5 * normal_box(9, "gate", (5, 4), (2, 0), (3, 4)), rtol=0, atol=1e-6)
 
 
 def test_a_parameter_that_the_plan_forgets_is_named() -> None:

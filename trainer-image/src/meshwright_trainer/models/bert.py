@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Final
 
 import torch
@@ -125,9 +124,7 @@ class BERT(nn.Module):
 
 def build(config: TransformerConfig) -> Model:
     """The model and its plan. Parameters are on the device of the surrounding `torch.device` context."""
-    return Model(
-        module=BERT(config), objective="MaskedToken", plan=plan(config), identity={"family": "bert", **asdict(config)}
-    )
+    return Model(module=BERT(config), objective="MaskedToken", plan=plan(config), identity=config.identity("bert"))
 
 
 def plan(config: TransformerConfig) -> ModelPlan:

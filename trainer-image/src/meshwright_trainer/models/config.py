@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from meshwright_api.errors import InvalidTrainer, Problem
@@ -50,6 +50,11 @@ class TransformerConfig:
     def head_size(self) -> int:
         """Features of one head."""
         return self.hidden_size // self.heads
+
+    def identity(self, family: str) -> dict[str, Any]:
+        """Which model it is, for checkpoints. Dropout is not in it: a run may be taken up again with another one."""
+        sizes = {name: value for name, value in asdict(self).items() if not name.endswith("dropout")}
+        return {"family": family, **sizes}
 
 
 def resolve(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch.nn.functional as F
@@ -111,9 +111,7 @@ class GPT3(nn.Module):
 
 def build(config: GPT3Config) -> Model:
     """The model and its plan. Parameters are on the device of the surrounding `torch.device` context."""
-    return Model(
-        module=GPT3(config), objective="NextToken", plan=plan(config), identity={"family": "gpt3", **asdict(config)}
-    )
+    return Model(module=GPT3(config), objective="NextToken", plan=plan(config), identity=config.identity("gpt3"))
 
 
 def plan(config: GPT3Config) -> ModelPlan:
