@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,9 +14,15 @@ import pytest
 
 from meshwright_trainer.checkpoint.errors import Fenced
 from meshwright_trainer.checkpoint.reader import Checkpoint
-from tests.trainer.checkpoint.gang import Gang, assert_holds, config
+from tests.trainer.checkpoint.gang import Gang, assert_holds, config, cut, state
 
 DIED, FENCED = 9, 76
+
+
+@pytest.fixture(autouse=True)
+def _no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed loses nothing that it wrote; only a machine does. So the disk need not be waited for."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 class Counter:
@@ -56,9 +63,9 @@ def prepared(root: Path) -> None:
     gang.save(2)
 
 
-def second_attempt(root: Path, counter: Counter) -> int:
+def second_attempt(root: Path, counter: Counter, ranks: int = 2) -> int:
     """Goes on from step 2, saves step 3, removes step 1: every kind of effect happens."""
-    Gang(root, 2, policy=config(keep=1), attempt=2, on_effect=counter).save(3)
+    Gang(root, ranks, policy=config(keep=1), attempt=2, on_effect=counter).save(3)
     return 0
 
 
@@ -91,7 +98,7 @@ def test_t57_killed_at_every_write_the_newest_committed_checkpoint_loads(tmp_pat
 def sleeping(root: Path, k: int) -> int:
     """A child that stops itself at its k-th effect, once it is stopped; 0 if it ended before."""
     counter = Counter(lambda: os.kill(os.getpid(), signal.SIGSTOP), k)
-    child = in_child(lambda: second_attempt(root, counter))
+    child = in_child(lambda: second_attempt(root, counter, ranks=1))
     _, status = os.waitpid(child, os.WUNTRACED)
     if os.WIFSTOPPED(status):
         return child
@@ -121,20 +128,49 @@ def test_an_old_attempt_that_wakes_up_at_any_moment_harms_nothing(tmp_path: Path
     assert FENCED in codes
 
 
-@pytest.mark.parametrize("moment", ["before", "during"])
+@pytest.mark.parametrize("moment", ["before", "while it writes", "before it commits"])
 def test_a_fenced_writer_says_so(tmp_path: Path, moment: str) -> None:
-    old = Gang(tmp_path, 1)
+    taken: list[Gang] = []
+
+    def overtake(now: str) -> float:
+        if now == moment and not taken and old.writers[0].durable is not None:
+            taken.append(Gang(tmp_path, 1))
+        return 0.0
+
+    def writing(effect: str) -> None:
+        overtake("while it writes" if "safetensors" in effect else "")
+
+    old = Gang(tmp_path, 1, on_effect=writing)
     old.save(1)
-    if moment == "during":
-        taken: list[Gang] = []
-
-        def overtake(effect: str) -> None:
-            if "safetensors" in effect and not taken:
-                taken.append(Gang(tmp_path, 1))
-
-        old.storage._on_effect = overtake
-    else:
-        Gang(tmp_path, 1)
+    old.writers[0]._now = lambda: overtake("before it commits")
+    overtake("before")
     with pytest.raises(Fenced, match=r"attempt 2 writes to .* now; attempt 1 ends here"):
         old.save(2)
     assert not (tmp_path / "step-00000002.a1" / "manifest.json").exists()
+
+
+def test_a_commit_that_slips_through_while_a_new_attempt_begins_does_not_remove_its_base(tmp_path: Path) -> None:
+    fences = itertools.count(1)
+    committing, chosen = threading.Event(), threading.Event()
+
+    def late(effect: str) -> None:
+        if effect == "replace step-00000002.a1/manifest.json":
+            committing.set()
+            chosen.wait(10)
+
+    def choosing(effect: str) -> None:
+        if effect == "replace FENCE.a2" and next(fences) == 2:
+            chosen.set()
+            with pytest.raises(Fenced):
+                old.writers[0].wait()
+
+    old = Gang(tmp_path, 1, policy=config(keep=1), on_effect=late)
+    old.save(1)
+    old.writers[0].save(2, 16, cut(state(2), 1)[0], {"updates": 2})
+    committing.wait(10)
+    new = Gang(tmp_path, 1, on_effect=choosing)
+    assert new.start.base == "step-00000001.a1"
+    assert "step-00000002.a1" in new.folders()
+    assert_holds(Checkpoint.open(new.start.location), 1)
+    new.save(3)
+    assert Gang(tmp_path, 1).start.base == "step-00000003.a2"

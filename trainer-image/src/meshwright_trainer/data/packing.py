@@ -74,14 +74,20 @@ class PackedText:
         end = min(begin + self._length, self.tokens)
         at = np.arange(begin, end)
         document = np.searchsorted(self._starts, at, side="right") - 1
-        filled = self._length - len(at)
+        document_id_T = self._filled(document - document[0], -1)
         return {
-            "tokens": _filled(self._stream_N[begin:end], filled, self._padding),
-            "labels": _filled(self._stream_N[begin + 1 : end + 1], filled, self._padding),
-            "weights": _filled(np.ones(len(at), dtype=np.float32), filled, 0).float(),
-            "position_id": _filled(at - np.maximum(self._starts[document], begin), filled, 0),
-            "document_id": _filled(document - document[0], filled, -1),
+            "tokens": self._filled(self._stream_N[begin:end], self._padding),
+            "labels": self._filled(self._stream_N[begin + 1 : end + 1], self._padding),
+            "weights": (document_id_T >= 0).float(),
+            "position_id": self._filled(at - np.maximum(self._starts[document], begin), 0),
+            "document_id": document_id_T,
         }
+
+    def _filled(self, values: npt.NDArray[Any], filler: int) -> Tensor:
+        """As int64, filled up to T."""
+        filled_T = torch.full((self._length,), filler, dtype=torch.int64)
+        filled_T[: len(values)] = torch.from_numpy(values.astype(np.int64))
+        return filled_T
 
 
 def pack(documents: Iterable[Document], tokenizer: Tokenizer, sequence_length: int) -> PackedText:
@@ -104,7 +110,3 @@ def pack(documents: Iterable[Document], tokenizer: Tokenizer, sequence_length: i
     return PackedText(
         np.concatenate([*parts, end]), np.array(starts[:-1], dtype=np.int64), sequence_length, tokenizer.padding
     )
-
-
-def _filled(values: npt.NDArray[np.generic], count: int, filler: int) -> Tensor:
-    return torch.from_numpy(np.pad(values.astype(np.int64), (0, count), constant_values=filler))
