@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,3 +45,37 @@ def stage(cluster: Cluster, operator: Operator, namespace: str) -> Stage:
     if not operator.running():
         operator.start()
     return Stage(cluster, namespace)
+
+
+@pytest.fixture(scope="session")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster of its own with one process node: pods are processes of this machine."""
+    with Cluster.start(tmp_path_factory.mktemp("ground")) as cluster:
+        install(cluster)
+        nodes = cluster.start_nodes(mode="process", count=1, name_prefix="real", cpus="8", memory="16Gi")
+        yield cluster
+        nodes.stop()
+
+
+@pytest.fixture(scope="session")
+def hearing(ground: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """An operator that agents can reach, and that writes progress at once."""
+    port = free_port()
+    listening: dict[str, Any] = {
+        "heartbeat_port": port,
+        "heartbeat_url": f"http://127.0.0.1:{port}",
+        "heartbeat_interval_seconds": 0.5,
+        "progress_seconds": 1,
+    }
+    account = ground.kubeconfig_for_service_account(SYSTEM, "meshwright-operator")
+    operator = Operator(account, tmp_path_factory.mktemp("hearing"), SYSTEM, **listening)
+    operator.start()
+    yield operator
+    operator.stop()
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

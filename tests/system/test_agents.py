@@ -1,16 +1,13 @@
-"""Agents in pods that run as real processes: what they report arrives in the status, and a stop reaches what they run."""
+"""Agents in pods that run as real processes: what they report is in the status, and a stop reaches what they run."""
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from devcluster.cluster import Cluster
-from tests.installing import SYSTEM, install
 from tests.system.operators import Operator
 from tests.system.stage import Json, Stage, a_job
 
@@ -31,39 +28,6 @@ while not os.path.exists("/shared/enough"):
         sys.exit(int(open("/shared/break-" + os.environ["RANK"]).read()))
     time.sleep(0.2)
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster of its own with one process node."""
-    with Cluster.start(tmp_path_factory.mktemp("agents")) as cluster:
-        install(cluster)
-        nodes = cluster.start_nodes(mode="process", count=1, name_prefix="real", cpus="8", memory="16Gi")
-        yield cluster
-        nodes.stop()
-
-
-@pytest.fixture(scope="module")
-def hearing(ground: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """An operator that agents can reach, and that writes progress at once."""
-    port = free_port()
-    listening: dict[str, Any] = {
-        "heartbeat_port": port,
-        "heartbeat_url": f"http://127.0.0.1:{port}",
-        "heartbeat_interval_seconds": 0.5,
-        "progress_seconds": 1,
-    }
-    account = ground.kubeconfig_for_service_account(SYSTEM, "meshwright-operator")
-    operator = Operator(account, tmp_path_factory.mktemp("operator"), SYSTEM, **listening)
-    operator.start()
-    yield operator
-    operator.stop()
 
 
 @pytest.fixture
@@ -124,3 +88,42 @@ def test_suspending_judges_nothing(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "enough").touch()
     status = stage.wait_phase("paused", "Succeeded")
     assert status.get("restarts", 0) == 0
+
+
+def a_trained_job(name: str, checkpoints: Path, **trainer: Any) -> Json:
+    container = {"name": "trainer", "env": [{"name": "OMP_NUM_THREADS", "value": "1"}]}
+    role = {"name": "worker", "replicas": 2, "template": {"spec": {"containers": [container]}}}
+    section = {
+        "model": {"name": "gpt3", "preset": "tiny"},
+        "data": {"source": "builtin:stdlib"},
+        "batch": {"global": 4, "micro": 1, "sequenceLength": 32},
+        "checkpoint": {"path": "/checkpoints", "everySteps": 100_000},
+        "logging": {"everySteps": 1},
+        "steps": 100_000,
+        **trainer,
+    }
+    volume = {"name": "checkpoints", "mountPath": "/checkpoints", "hostPath": {"path": str(checkpoints)}}
+    return a_job(name, roles=[role], trainer=section, volumes=[volume])
+
+
+def test_the_built_in_trainer_is_suspended_made_smaller_and_resumed_without_losing_a_step(
+    stage: Stage, tmp_path: Path
+) -> None:
+    job = a_trained_job("gpt", tmp_path)
+    stage.create(job)
+    assert stage.wait_progress("gpt", 3)["mesh"] == "data=2"
+    stage.change("gpt", suspend=True)
+    status = stage.wait_phase("gpt", "Suspended")
+    reached = status["checkpoint"]["step"]
+    assert reached >= status["progress"]["step"] >= 3, "no checkpoint was due but the one of the stop"
+    smaller = {**job["spec"]["roles"][0], "replicas": 1}
+    stage.change("gpt", roles=[smaller], trainer={"steps": reached + 2})
+    stage.change("gpt", suspend=False)
+    status = stage.wait_phase("gpt", "Succeeded")
+    assert (status["mesh"], status["attempt"]) == ("data=1", 2)
+    assert (status["progress"]["step"], status["progress"]["attempt"]) == (reached + 2, 2)
+    assert status["checkpoint"]["step"] == reached + 2
+    assert (status.get("restarts", 0), status.get("incidents", [])) == (0, [])
+    [pod] = stage.gang(2)
+    log = stage.cluster.kubectl("logs", pod["metadata"]["name"], "-n", stage.namespace).stdout
+    assert f'"resumed_from_step": {reached}' in log

@@ -25,7 +25,9 @@ class Agreement:
     """One vote per step, known one step later. Every rank votes in every step."""
 
     def __init__(self) -> None:
-        self._group = dist.new_group(backend="gloo")
+        group = dist.new_group(backend="gloo")
+        assert isinstance(group, dist.ProcessGroup)  # every rank is in it
+        self._group = group
         self._ballot = torch.zeros(2, dtype=torch.int32)
         self._pending: dist.Work | None = None
 

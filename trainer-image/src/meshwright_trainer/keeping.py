@@ -51,6 +51,7 @@ class Keeper:
             world_size=launch.place.world_size,
             keep=config.keep,
             fingerprint=fingerprint,
+            section=launch.section,
         )
         return cls(launch, start, writer)
 

@@ -196,7 +196,8 @@ def process_group(place: Place, device: torch.device) -> Iterator[None]:
     # Votes and small facts go over the CPU on every machine.
     backend = "gloo" if device.type == "cpu" else f"cpu:gloo,{device.type}:{BACKENDS[device.type]}"
     if place.world_size == 1:
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+        alone = dist.HashStore()  # type: ignore[attr-defined]
+        dist.init_process_group(backend, store=alone, rank=0, world_size=1)
     else:
         dist.init_process_group(
             backend, init_method="env://", rank=place.rank, world_size=place.world_size, timeout=_TIMEOUT

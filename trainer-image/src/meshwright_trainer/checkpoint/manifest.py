@@ -94,6 +94,8 @@ class Manifest:
     """How the run began: the policy, and what it was told to resume from."""
     history: tuple[str, ...]
     """Older checkpoints of the same line that were kept then, oldest first."""
+    section: Mapping[str, Any]
+    """The trainer section that wrote it, so that a checkpoint alone says how to build its model."""
     fingerprint: Mapping[str, Any]
     """Which model, tokenizer and data."""
     scalars: Mapping[str, float | int]
@@ -132,6 +134,7 @@ class Manifest:
         return cls(
             **{name: document[name] for name in ("step", "samples", "attempt", "world_size", "time", "run", "origin")},
             history=tuple(document["history"]),
+            section=document["section"],
             fingerprint=document["fingerprint"],
             scalars=document["scalars"],
             files={name: File(**file) for name, file in document["files"].items()},

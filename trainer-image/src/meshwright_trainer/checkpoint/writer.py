@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from meshwright_trainer.checkpoint.commit import collect, merge, prune, write_failure, write_rank
 from meshwright_trainer.checkpoint.errors import CheckpointError, Fenced
@@ -60,6 +60,7 @@ class Writer:
         world_size: int,
         keep: int,
         fingerprint: Fingerprint,
+        section: Mapping[str, Any] | None = None,
         timeout_seconds: float = COMMIT_TIMEOUT_SECONDS,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -72,6 +73,7 @@ class Writer:
             world_size: number of processes.
             keep: checkpoints of this run's line that are kept beside the one it resumed from.
             fingerprint: of model, tokenizer and data.
+            section: the trainer section, kept with every checkpoint.
             timeout_seconds: how long rank 0 waits for the others' files.
             now: clock, seconds since 1970.
         """
@@ -81,6 +83,7 @@ class Writer:
         self._world_size = world_size
         self._keep = keep
         self._fingerprint = fingerprint
+        self._section = dict(section or {})
         self._timeout_seconds = timeout_seconds
         self._now = now
         self._staging = Staging()
@@ -168,6 +171,7 @@ class Writer:
             run=self._start.run,
             origin=self._start.origin,
             history=self._line,
+            section=self._section,
             fingerprint=self._fingerprint.to_json(),
             scalars=snapshot.scalars,
             files=files,
