@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.mutants.runner import Edit, Mutant
+from tests.mutants.state import STATE_MUTANTS
 from tests.mutants.trainer import TRAINER_MUTANTS
 
 LIFE: Final = "meshwright/lifecycle"
@@ -176,4 +177,5 @@ MUTANTS: Final = (
         ("tests/controller/rendering/test_world.py",),
     ),
     *TRAINER_MUTANTS,
+    *STATE_MUTANTS,
 )
