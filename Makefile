@@ -8,7 +8,7 @@ SEEDS ?= 20
 TYPED := crds/meshwright_api operator/src/meshwright operator/src/meshwright_agent devcluster/src/devcluster trainer-image/src/meshwright_trainer demo examples/pytorch_text
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast lint generate parity mutants chaos constraints clean
+.PHONY: help setup demo test test-fast lint generate parity bench-trainer mutants chaos constraints clean
 
 help: ## show this list
 	@echo "Meshwright: large-model training on Kubernetes. Tasks:"
@@ -39,6 +39,9 @@ generate: setup ## write again what is generated from sources in this repository
 
 parity: setup ## every way of training against one process in float64; CELL=..., or FUZZ=n SEED=s
 	OMP_NUM_THREADS=1 CELL=$(CELL) FUZZ=$(FUZZ) SEED=$(SEED) $(VENV)/python -m tests.trainer.parity
+
+bench-trainer: setup ## step time against torch by hand, state bytes, cost of canonical order; a few minutes
+	OMP_NUM_THREADS=1 $(VENV)/python -m benchmarks.trainer_step_time
 
 mutants: setup ## break each guard on purpose and see a test go red
 	$(VENV)/python -m tests.mutants

@@ -25,9 +25,9 @@ class Tied(nn.Module):
 
     def __init__(self, vocabulary: int) -> None:
         super().__init__()
-        head = nn.Linear(6, vocabulary, bias=False)
-        self.layers = nn.ModuleList([nn.Embedding(vocabulary, 6), nn.Linear(6, 6), nn.LayerNorm(6), head])
-        head.weight = self.layers[0].weight
+        embedding, head = nn.Embedding(vocabulary, 6), nn.Linear(6, vocabulary, bias=False)
+        head.weight = embedding.weight
+        self.layers = nn.ModuleList([embedding, nn.Linear(6, 6), nn.LayerNorm(6), head])
 
     def forward(self, batch: Batch, key: Key) -> Tensor:
         """Logits, (B, T, V)."""

@@ -1,0 +1,1 @@
+"""Measurements, each with its seed and what it is compared with."""
