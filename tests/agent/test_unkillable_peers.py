@@ -16,6 +16,7 @@ stubborn = "trap '' TERM; echo ready; sleep 60 & wait; while :; do sleep 0.05; d
 scripts = {
     "failure": [stubborn, "sleep 0.3; exit 5"],
     "overtaken": [stubborn, "exec sleep 60"],
+    "told": ["exec sleep 60", "trap 'sleep 1; echo saved; exit 0' TERM; kill -TERM $PPID; while :; do sleep 0.05; done"],
     "daemon": ['setsid sh -c "trap : TERM; echo left \$\$; while :; do sleep 0.05; done" & sleep 0.4; exit 4'],
 }[sys.argv[1]]
 env = {"PATH": "/bin:/usr/bin"}
@@ -37,6 +38,11 @@ def run(case: str) -> list[str]:
 
 def test_a_peer_that_ignores_sigterm_is_killed_after_the_grace() -> None:
     assert run("failure")[-1] == "5 False"
+
+
+def test_a_pod_that_is_told_to_stop_has_the_kubelets_time_and_not_ours() -> None:
+    """One rank dies of SIGTERM at once; the other's checkpoint takes longer than our grace."""
+    assert run("told")[-2:] == ["saved", "143 False"]
 
 
 def test_nothing_is_left_behind() -> None:

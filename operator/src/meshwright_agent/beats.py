@@ -125,8 +125,6 @@ class Beats:
         if self._failures:
             self._say("the operator answers again")
         self._failures = 0
-        if not self._place.leads and not self._key:
-            pause += MISSED_BEATS * self._interval  # With the key, rank 0's agent has its chance first.
         self._key = answer.key or self._key
         self._heed(answer)
         return now + pause

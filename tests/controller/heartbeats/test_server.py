@@ -92,17 +92,17 @@ async def test_of_two_leaders_that_find_no_key_one_wins(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "token", "code", "reason"),
+    ("case", "token", "index", "code", "reason"),
     [
-        ("no token", "", 401, "unauthenticated"),
-        ("a made-up token", "nonsense", 401, "unauthenticated"),
-        ("another job's pod", "foreign", 403, "forbidden"),
-        ("a pod of another namespace that claims to be the job's", "claimant", 403, "forbidden"),
-        ("a pod under its neighbour's name", "pod-1", 403, "forbidden"),
+        ("no token", "", 0, 401, "unauthenticated"),
+        ("a made-up token", "nonsense", 0, 401, "unauthenticated"),
+        ("another job's pod", "foreign", 0, 403, "forbidden"),
+        ("a pod of another namespace that claims to be the job's", "claimant", 1, 403, "forbidden"),
+        ("a pod under its neighbour's name", "pod-1", 0, 403, "forbidden"),
     ],
 )
-async def test_who_is_refused(ground: Ground, case: str, token: str, code: int, reason: str) -> None:
-    found, answer = await ground.post(a_report(), token)
+async def test_who_is_refused(ground: Ground, case: str, token: str, index: int, code: int, reason: str) -> None:
+    found, answer = await ground.post(a_report(index), token)
     assert (found, answer["reason"]) == (code, reason), case
     assert ground.board.latest(JOB_UID) is None
     assert ground.outcomes == {reason: 1}
