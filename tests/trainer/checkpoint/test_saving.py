@@ -1,7 +1,11 @@
 """What is saved is what was there when `save` was called, and damage is found."""
 
+import contextlib
+import errno
 import json
+import os
 import pickle
+import stat
 import threading
 from pathlib import Path
 
@@ -246,3 +250,20 @@ def test_a_checkpoint_is_opened_by_path_url_or_folder(tmp_path: Path) -> None:
     assert Checkpoint.open(f"file://{tmp_path}/step-00000001.a1").manifest.step == 1
     assert Checkpoint.open(f"{tmp_path}/step-00000001.a1/").manifest.step == 1
     assert Checkpoint.open(f"file://{tmp_path}").manifest.step == 2
+
+
+@pytest.mark.parametrize(("code", "refused"), [(errno.EINVAL, False), (errno.EIO, True)])
+def test_folders_that_cannot_be_synced_are_no_failure_but_a_broken_disk_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, refused: bool
+) -> None:
+    real = os.fsync
+
+    def sync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(code, os.strerror(code))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    with pytest.raises(StorageError, match="cannot be made durable") if refused else contextlib.nullcontext():
+        Gang(tmp_path, 1).save(1)
+    assert (tmp_path / "step-00000001.a1" / "manifest.json").exists() is not refused

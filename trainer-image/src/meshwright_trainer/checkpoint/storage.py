@@ -10,7 +10,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from meshwright_trainer.checkpoint.errors import StorageError
 
@@ -64,6 +64,10 @@ def open_storage(location: str) -> Storage:
             f"spec.trainer.checkpoint.path: {location} is a {scheme}:// URL; use a folder under a shared volume"
         )
     return LocalStorage(Path(rest if separator else location))
+
+
+_FOLDERS_NEED_NO_SYNC: Final = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
+"""How file systems in front of an object store answer: they have no folders to make durable."""
 
 
 def _no_effect(_: str) -> None:
@@ -176,7 +180,8 @@ class LocalStorage:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise self._failed(folder.name, "made durable", error) from error
+            if error.errno not in _FOLDERS_NEED_NO_SYNC:
+                raise self._failed(folder.name, "made durable", error) from error
 
     def _failed(self, name: str, what: str, error: OSError) -> StorageError:
         return StorageError(f"{self._root / name} cannot be {what}: {error.strerror or error}")
