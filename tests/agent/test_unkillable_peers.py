@@ -12,11 +12,12 @@ SCRIPT = r"""
 import sys, threading
 from meshwright_agent.processes import Launch
 from meshwright_agent.supervisor import Supervisor
+saving = "trap 'sleep 1; echo saved; exit 0' TERM; kill -TERM $PPID; while :; do sleep 0.05; done"
 stubborn = "trap '' TERM; echo ready; sleep 60 & wait; while :; do sleep 0.05; done"
 scripts = {
     "failure": [stubborn, "sleep 0.3; exit 5"],
     "overtaken": [stubborn, "exec sleep 60"],
-    "told": ["exec sleep 60", "trap 'sleep 1; echo saved; exit 0' TERM; kill -TERM $PPID; while :; do sleep 0.05; done"],
+    "told": ["exec sleep 60", saving],
     "daemon": ['setsid sh -c "trap : TERM; echo left \$\$; while :; do sleep 0.05; done" & sleep 0.4; exit 4'],
 }[sys.argv[1]]
 env = {"PATH": "/bin:/usr/bin"}

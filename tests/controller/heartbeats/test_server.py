@@ -15,10 +15,13 @@ from meshwright.heartbeats import identity as identity_module
 from meshwright.heartbeats.keys import derive
 from meshwright.heartbeats.silence import Verdict
 from meshwright.progress import Progress
+from meshwright.rendering.gang import RenderSettings
 from meshwright_api import names
 from tests.controller.cluster.builders import JOB_UID
 from tests.controller.cluster.stub_kube import status
 from tests.controller.heartbeats.conftest import Ground, a_job, a_report
+from tests.controller.rendering.jobs import a_job as rendered_job
+from tests.controller.rendering.jobs import a_role, frozen
 
 
 def secret(ground: Ground) -> bytes:
@@ -56,6 +59,20 @@ async def test_a_pod_of_an_older_attempt_learns_of_the_newer_and_gets_no_key_of_
     code, answer = await ground.post(a_report(attempt=5))
     assert (code, answer["reason"]) == (503, "not_ready")
     assert "key" not in answer
+
+
+async def test_agents_are_told_rank_0s_address_and_its_silence_is_the_plans(ground: Ground) -> None:
+    settings = RenderSettings(agent_image="operator:1", heartbeat_url="http://operator:8082")
+    job = rendered_job(a_role(2), name="gpt", uid=JOB_UID, agent="Inject", health={})
+    known = ground.jobs.get(JOB_UID)
+    assert known is not None
+    known.memory.frozen = frozen(job, attempt=3, settings=settings)
+    _, answer = await ground.post(a_report(1), "pod-1")
+    assert answer["rank0"] == {"ip": "10.0.0.0"}
+    ground.clock[0] += 119
+    assert ground.server.verdicts() == {Verdict.HEARD: 1}
+    ground.clock[0] += 2
+    assert ground.server.verdicts() == {Verdict.SILENT: 1}
 
 
 async def test_all_pods_get_the_same_key_and_it_is_made_once(ground: Ground) -> None:
