@@ -38,6 +38,13 @@ def test_going_on_from_the_pieces_has_the_bits_of_never_having_stopped(
         assert same(straight, resumed)
 
 
+@pytest.mark.parametrize(("data", "shard", "stage"), [(2, 1, 0), (1, 2, 1), (1, 2, 3)])
+def test_going_on_in_bfloat16_begins_with_the_masters(pool: Pool, data: int, shard: int, stage: int) -> None:
+    cell = Cell("gpt3", data, shard, stage, layers=1)
+    for straight, resumed in pool.run(cell.ranks, f"{TASKS}:resume", cell, section(cell, precision="BF16"), 4):
+        assert same(straight, resumed)
+
+
 @LAYOUTS
 def test_a_gradient_that_is_infinite_on_one_rank_stops_the_update_on_all(
     pool: Pool, data: int, shard: int, stage: int
