@@ -5,7 +5,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 VENV := .venv/bin
 SEEDS ?= 20
-TYPED := crds/meshwright_api operator/src/meshwright operator/src/meshwright_agent devcluster/src/devcluster trainer-image/src/meshwright_trainer demo examples/pytorch_text
+TYPED := crds/meshwright_api operator/src/meshwright operator/src/meshwright_agent devcluster/src/devcluster trainer-image/src/meshwright_trainer demo examples/pytorch_text examples/own_model
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast lint generate parity bench-trainer mutants chaos constraints clean

@@ -111,7 +111,7 @@ class Training:
         )
         self.optimizer.zero_grad(set_to_none=True)
         loss = next_byte_loss(parallel, inputs, targets)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         return loss.detach()

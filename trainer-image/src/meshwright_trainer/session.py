@@ -134,8 +134,13 @@ class Session:
 
 
 @contextmanager
-def session(launch: Launch, stop: StopRequest) -> Iterator[Session]:
+def session(launch: Launch, stop: StopRequest, *more: Sink) -> Iterator[Session]:
     """Joins the other processes and builds the run; leaves them at the end.
+
+    Args:
+        launch: what this process is told.
+        stop: whether it was asked to stop.
+        more: sinks beside those that the job names.
 
     Raises:
         TrainerError, InvalidTrainer, DataError, CheckpointError: naming what cannot be, and what to do.
@@ -155,7 +160,7 @@ def session(launch: Launch, stop: StopRequest) -> Iterator[Session]:
         )
         engine = build_engine(launch.config, dims, model, objective, device)
         keeper = Keeper.open(launch, model, data)
-        sinks = _sinks(launch, keeper)
+        sinks = [*_sinks(launch, keeper), *more]
         try:
             meter = _meter(launch, model, device)
             yield Session(launch, data, engine, dims, device, keeper, Agreement(), stop, meter, sinks)
