@@ -35,6 +35,9 @@ ANNOTATION_ADDRESS: Final = f"{GROUP}/heartbeat-address"
 
 FIELD_MANAGER: Final = "meshwright"
 
+TOKEN_AUDIENCE: Final = "meshwright"
+"""Whom the token of a pod is for: nobody else accepts it, and the operator accepts no other from an agent."""
+
 # Condition types of a TrainingJob.
 ACCEPTED: Final = "Accepted"
 """The spec can be run. False: the message names the field, its value and a value that works."""

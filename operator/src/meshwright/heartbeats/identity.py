@@ -16,10 +16,10 @@ from meshwright.cluster.api import ApiServer, Json
 from meshwright.cluster.errors import ApiError
 from meshwright.cluster.resources import TOKEN_REVIEWS
 from meshwright.heartbeats.errors import NotAuthenticated, NotReady, TooMany
+from meshwright_api.names import TOKEN_AUDIENCE
 
 logger = logging.getLogger(__name__)
 
-AUDIENCE: Final = "meshwright"
 CACHE_SECONDS: Final = 60.0
 """For how long an answer holds; a token that is taken back is believed for as long."""
 MAX_CACHED: Final = 50_000
@@ -61,7 +61,7 @@ class Identities:
             identity = await self._ask(token)
             self._remember(digest, identity)
         if identity is None:
-            raise NotAuthenticated(f"this is no valid token of a pod for the audience {AUDIENCE}")
+            raise NotAuthenticated(f"this is no valid token of a pod for the audience {TOKEN_AUDIENCE}")
         return identity
 
     async def _ask(self, token: str) -> PodIdentity | None:
@@ -70,7 +70,7 @@ class Identities:
         review: Json = {
             "apiVersion": f"{TOKEN_REVIEWS.group}/{TOKEN_REVIEWS.version}",
             "kind": "TokenReview",
-            "spec": {"token": token, "audiences": [AUDIENCE]},
+            "spec": {"token": token, "audiences": [TOKEN_AUDIENCE]},
         }
         self._asked += 1
         try:
@@ -94,7 +94,7 @@ def reviewed(review: Mapping[str, Any]) -> PodIdentity | None:
     status = review.get("status") or {}
     user = status.get("user") or {}
     # A server that knows nothing of audiences leaves them out, and would accept any token.
-    if status.get("authenticated") is not True or AUDIENCE not in (status.get("audiences") or ()):
+    if status.get("authenticated") is not True or TOKEN_AUDIENCE not in (status.get("audiences") or ()):
         return None
     extra = user.get("extra") or {}
     name, uid = (extra.get(key) or [""] for key in (_POD_NAME, _POD_UID))

@@ -11,11 +11,10 @@ from typing import Any, Final
 from meshwright.rendering.security import container_context
 from meshwright.rendering.settings import RenderSettings
 from meshwright.rendering.world import World
+from meshwright_api import names
 from meshwright_api.launch_plan import Heartbeat
 from meshwright_api.reserved import AGENT_FOLDER, TOKEN_FOLDER
 
-AUDIENCE: Final = "meshwright"
-"""Whom the token of a pod is for: nobody else accepts it, and the operator accepts no other."""
 TOKEN_SECONDS: Final = 3600
 """Life of a token; the kubelet renews it in time."""
 _PROGRAM: Final = f"{AGENT_FOLDER}/agent.pyz"
@@ -62,7 +61,7 @@ def wrapped(container: Mapping[str, Any]) -> dict[str, Any]:
 
 def volumes() -> list[dict[str, Any]]:
     """The agent's file, and the token by which the operator knows the pod."""
-    token = {"audience": AUDIENCE, "expirationSeconds": TOKEN_SECONDS, "path": "token"}
+    token = {"audience": names.TOKEN_AUDIENCE, "expirationSeconds": TOKEN_SECONDS, "path": "token"}
     return [
         {"name": _VOLUME, "emptyDir": {}},
         {"name": _TOKEN_VOLUME, "projected": {"sources": [{"serviceAccountToken": token}]}},
