@@ -156,6 +156,14 @@ def test_an_operator_that_is_away_is_told_of_once_and_tried_again(
     assert job.overtaken == []
 
 
+def test_an_address_of_rank_0_that_is_none_ends_nothing(
+    operator: FakeOperator, agents: Callable[[int], Agents]
+) -> None:
+    operator.answer["rank0"] = {"ip": "x" * 64}
+    agents(2)
+    assert soon(lambda: len(operator.of(1)) >= 4)
+
+
 def test_the_end_of_training_is_told_at_once(operator: FakeOperator, agents: Callable[[int], Agents]) -> None:
     job = agents(1)
     assert soon(lambda: len(operator.reports) >= 1)

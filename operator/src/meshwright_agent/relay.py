@@ -171,7 +171,7 @@ class Caller:
                 sent.connect(address)  # From then on only that address is heard.
                 sent.send(datagram)
                 return Answer.parse(unseal(key, sent.recv(MAX_DATAGRAM), datagram[:_SEAL]))
-        except (OSError, Malformed):
+        except (OSError, ValueError, Malformed):  # ValueError: no name that could be looked up.
             return None
 
 

@@ -198,8 +198,7 @@ class Supervisor:
         A shell that died of SIGTERM leaves the trainer that it started; when the pod was told to stop, that one may
         take as long for its checkpoint as the kubelet allows.
         """
-        by_kubelet = self._outcome.told_to_stop and self._kill_at is None
-        deadline = None if by_kubelet else time.monotonic() + self._grace
+        deadline = None if self._outcome.told_to_stop else time.monotonic() + self._grace
         for pid in kernel.children():
             _kill(pid, signal.SIGTERM)
         while left := kernel.children():
