@@ -95,7 +95,7 @@ MUTANTS: Final = (
     Mutant(
         "K43",
         "no replicas are taken for one",
-        (Edit("meshwright_api/resolve.py", "    return role.replicas\n", "    return role.replicas or 1\n"),),
+        (Edit("meshwright_api/resolve.py", "wanted if wanted is not None else _pods_for", "wanted or _pods_for"),),
         (f"{OBJECTS}::test_k43_no_replicas_means_no_pods",),
     ),
     Mutant(
