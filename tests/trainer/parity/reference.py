@@ -59,7 +59,9 @@ def train(cell: Cell, steps: int = 3) -> Trace:
         loss = objective(module(batch, key), batch).sum / weight if weight else torch.zeros((), requires_grad=True)
         loss.backward()
         if step == 1:
-            trace.gradients.update(_copied({n: p.grad for n, p in module.named_parameters() if p.grad is not None}))
+            # A step without targets has no gradient.
+            found = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in module.named_parameters()}
+            trace.gradients.update(_copied(found))
         limit = config.optimizer.max_grad_norm
         norm = torch.nn.utils.clip_grad_norm_(module.parameters(), float("inf") if limit is None else limit)
         if weight:
