@@ -11,7 +11,7 @@ from meshwright_api.reading import read, without_nulls
 from meshwright_api.spec import Agent, Role, TrainingJobSpec
 from meshwright_api.template import PodTemplate
 from meshwright_api.trainer import TrainerSpec
-from meshwright_api.trainer_config import filled, mesh_size
+from meshwright_api.trainer_defaults import filled, mesh_size
 
 TRAINER_GRACE_SECONDS: Final = 120
 """How long a pod of the built-in trainer may take to stop: a checkpoint of a large model must fit in."""

@@ -8,7 +8,8 @@ import pytest
 
 from meshwright_api import parse_job, problems, resolve
 from meshwright_api.spec import Agent
-from meshwright_api.trainer_config import filled, trainer_config
+from meshwright_api.trainer_config import trainer_config
+from meshwright_api.trainer_defaults import filled
 from tests.api.jobs import Json, a_container, a_job, a_role, a_trained_job, a_trainer
 
 CLAIM = {"name": "ckpt", "mountPath": "/checkpoints", "persistentVolumeClaim": {"claimName": "c"}}

@@ -15,7 +15,8 @@ from typing import Any
 import yaml
 
 from meshwright_api.launch_plan import LaunchPlan
-from meshwright_api.trainer_config import TrainerConfig, filled, trainer_config
+from meshwright_api.trainer_config import TrainerConfig, trainer_config
+from meshwright_api.trainer_defaults import filled
 from meshwright_trainer.errors import InvalidLaunch
 
 PLAN_VARIABLE = "MESHWRIGHT_PLAN"

@@ -9,7 +9,7 @@ from meshwright.lifecycle.model import Job, Policy, RoleSize, Rule
 from meshwright_api.job import TrainingJob
 from meshwright_api.resolve import Resolved, resolve
 from meshwright_api.spec import Agent
-from meshwright_api.trainer_config import MESH_AXES
+from meshwright_api.trainer_defaults import MESH_AXES
 
 DEFAULT_GRACE_SECONDS = 30
 

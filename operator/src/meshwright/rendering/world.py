@@ -16,7 +16,7 @@ from meshwright_api.job import Metadata, TrainingJob
 from meshwright_api.launch_plan import Axis, Rendezvous, RolePlan
 from meshwright_api.resolve import ResolvedRole, resolve
 from meshwright_api.spec import Agent
-from meshwright_api.trainer_config import MESH_AXES
+from meshwright_api.trainer_defaults import MESH_AXES
 
 PORT_NAME: Final = "rendezvous"
 """A container port of that name in the first role's trained container is used as the rendezvous port."""
