@@ -459,6 +459,22 @@ def _without(key: str) -> Json:
     return job
 
 
+def _kept(path: str, *mounts: str) -> Json:
+    """A job that keeps its checkpoints there, with volumes mounted at these paths."""
+    job = a_trained_job(checkpoint={"path": path})
+    claim = {"persistentVolumeClaim": {"claimName": "c"}}
+    job["spec"]["volumes"] = [{"name": f"v{i}", "mountPath": mount, **claim} for i, mount in enumerate(mounts)]
+    return job
+
+
+def _kept_in_a_role(container: str) -> Json:
+    """A job that keeps its checkpoints in a volume of the template, mounted in that container."""
+    mounts = [{"name": "v", "mountPath": "/mine"}]
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    role = a_role(pod={"containers": [a_container(name=container, volumeMounts=mounts)], "volumes": volumes})
+    return a_trained_job(role, checkpoint={"path": "/mine"})
+
+
 TRAINER = (
     *_later_in_the_trainer(),
     Case("trainer-steps", _without("steps"), a_trained_job(), ("spec.trainer.steps", "steps: 1000")),
@@ -514,6 +530,20 @@ TRAINER = (
         a_trained_job(a_role(pod={"containers": [{"name": "logs"}]})),
         a_trained_job(a_role(pod={"containers": [{"name": "trainer"}, a_container(name="logs")]})),
         ("logs",),
+    ),
+    Case(
+        "checkpointVolume",
+        _kept("/checkpoints/run", "/checkpoint"),
+        _kept("/checkpoints/run", "/checkpoints"),
+        ("/checkpoints/run", "spec.trainer.checkpoint.path", "lies under no volume", "claimName: NAME"),
+    ),
+    Case("checkpointVolume", _kept("/a"), _kept("file:///a", "/a/"), ("/a",)),
+    Case("checkpointVolume", _kept("/a", "/b"), _kept("/a", "/"), ("/a",)),
+    Case(
+        "checkpointVolume",
+        _kept_in_a_role("logs"),
+        _kept_in_a_role("trainer"),
+        ("/mine",),
     ),
     Case(
         "trainerCommand",

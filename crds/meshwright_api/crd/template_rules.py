@@ -38,7 +38,14 @@ def template_variables() -> list[dict[str, str]]:
     """What the validations have in common, and the culprits of each."""
     roles = {"name": "roles", "expression": "object.?spec.?roles.orValue([])"}
     built_in = {"name": "builtIn", "expression": "object.?spec.?trainer.hasValue()"}
-    return [roles, built_in, *({"name": rule.name, "expression": rule.found} for rule in _template_rules())]
+    path = "object.?spec.?trainer.?checkpoint.?path.orValue('')"
+    checkpoints = {"name": "checkpoints", "expression": f"{path}.replace('file://', '', 1)"}
+    return [
+        roles,
+        built_in,
+        checkpoints,
+        *({"name": rule.name, "expression": rule.found} for rule in _template_rules()),
+    ]
 
 
 _POD = "r.?template.?spec"
@@ -67,7 +74,7 @@ def _names(items: str, condition: str, show: str = "x.name") -> str:
 
 
 def _template_rules() -> tuple[Culprits, ...]:
-    return (*_container_rules(), *_command_rules(), *_pod_rules(), *_agreement_rules())
+    return (*_container_rules(), *_command_rules(), *_pod_rules(), *_agreement_rules(), _checkpoint_rule())
 
 
 def _container_rules() -> tuple[Culprits, ...]:
@@ -187,4 +194,20 @@ def _agreement_rules() -> tuple[Culprits, ...]:
             _roles(_names(_VOLUMES, mounted, "x.mountPath")),
             "is mounted by the template and by spec.volumes; mount one of them elsewhere",
         ),
+    )
+
+
+def _checkpoint_rule() -> Culprits:
+    """Checkpoints must outlive their pod. Whether the volume is one that all pods share is the controller's to say."""
+    path = "variables.checkpoints"
+    holds = f"({path} + '/').startsWith(%s.endsWith('/') ? %s : %s + '/')"
+    shared = f"{_VOLUMES}.exists(v, {holds.replace('%s', 'v.mountPath')})"
+    mounts = f"c.?volumeMounts.orValue([]).exists(m, {holds.replace('%s', 'm.mountPath')})"
+    own = f"variables.roles.exists(r, {_TRAINED}.exists(c, {mounts}))"
+    return Culprits(
+        "checkpointVolume",
+        f"({path} == '' || {shared} || {own} ? '' : {path})",
+        "as spec.trainer.checkpoint.path lies under no volume, so it would be lost with its pod; mount one there, "
+        "for example spec.volumes: [{name: checkpoints, mountPath: /checkpoints, persistentVolumeClaim: "
+        "{claimName: NAME}}]",
     )
