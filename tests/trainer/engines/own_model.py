@@ -50,6 +50,20 @@ class Sometimes(nn.Module):
         return F.log_softmax(self.used(batch.tokens), -1)
 
 
+class Normalised(nn.Module):
+    """Keeps running statistics, and a table that is no state."""
+
+    def __init__(self, vocabulary: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, vocabulary)
+        self.norm = nn.BatchNorm1d(vocabulary)
+        self.register_buffer("table", torch.ones(3), persistent=False)
+
+    def forward(self, batch: Batch, key: Key) -> Tensor:
+        """Logits, (B, T, V)."""
+        return self.norm(self.embedding(batch.tokens).transpose(1, 2)).transpose(1, 2)
+
+
 @dataclass(frozen=True)
 class Run:
     """What a rank saw."""
@@ -63,7 +77,7 @@ def engine_of(cell: Cell, kind: str, meta: bool) -> SynchronousEngine:
     """An engine with one of the models."""
     config = trainer_config(cell.section(), cell.ranks)
     with torch.device("meta" if meta else "cpu"):
-        module = {"Tied": Tied, "Sometimes": Sometimes}[kind](cell.vocabulary)
+        module = {"Tied": Tied, "Sometimes": Sometimes, "Normalised": Normalised}[kind](cell.vocabulary)
     dims = ParallelDims.of(config.parallelism, cell.ranks)
     return build_engine(config, dims, Model(module, "NextToken"), NextToken(), torch.device("cpu"))
 
@@ -74,3 +88,19 @@ def train(cell: Cell, kind: str, meta: bool) -> Run:
     begun = placed(engine.pieces())
     results = advance(engine, cell, 1, 3)
     return Run(begun, placed(engine.pieces()), [r.loss for r in results])
+
+
+def resume(cell: Cell) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Pieces after four steps, and after a second engine went on from the first one's after two."""
+    engine = engine_of(cell, "Normalised", False)
+    advance(engine, cell, 1, 2)
+    kept = {name: piece.tensor.clone() for name, piece in engine.pieces().items()}
+    scalars = dict(engine.scalars())
+    advance(engine, cell, 3, 4)
+    second = engine_of(cell, "Normalised", False)
+    with torch.no_grad():
+        for name, piece in second.pieces().items():
+            piece.tensor.copy_(kept[name])
+    second.restore(scalars)
+    advance(second, cell, 3, 4)
+    return placed(engine.pieces()), placed(second.pieces())

@@ -77,3 +77,16 @@ def test_what_is_trained_is_said_by_patterns() -> None:
         freeze(Tied(5), ("blocks.*",))
     with pytest.raises(InvalidLaunch, match="nothing to train"):
         freeze(nn.Module(), ())
+
+
+@pytest.mark.parametrize(("data", "shard", "stage"), [(1, 1, 0), (2, 1, 0), (1, 2, 3)])
+def test_running_statistics_are_part_of_the_state(pool: Pool, data: int, shard: int, stage: int) -> None:
+    cell = Cell("gpt3", data, shard, stage)
+    runs = pool.run(cell.ranks, "tests.trainer.engines.own_model:resume", cell)
+    for straight, resumed in runs:
+        assert {name for name in straight if "norm" in name} >= {"model/norm.running_mean", "model/norm.running_var"}
+        assert "model/table" not in straight
+        assert straight.keys() == resumed.keys()
+        for name, (_, (_, values)) in straight.items():
+            assert np.array_equal(values, resumed[name][1][1]), name
+        assert np.abs(straight["model/norm.running_mean"][1][1]).max() > 0

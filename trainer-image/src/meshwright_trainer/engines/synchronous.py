@@ -7,12 +7,12 @@ is known before the first backward pass.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from meshwright_api.trainer import Determinism
 from meshwright_api.trainer_config import TrainerConfig
@@ -62,7 +62,7 @@ def build_engine(
     else:
         rule = rule_of(config.optimizer, in_order=config.determinism is Determinism.CANONICAL)
         optimizer = RuleOptimizer(config.optimizer, rule, trained, no_decay)
-    return SynchronousEngine(config, mesh, layout, optimizer, objective)
+    return SynchronousEngine(config, mesh, layout, optimizer, objective, model.module)
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,17 @@ class SynchronousEngine:
     """Implements `engines.base.Engine`; see there."""
 
     def __init__(
-        self, config: TrainerConfig, mesh: Mesh, layout: Layout, optimizer: Optimizer, objective: Objective
+        self,
+        config: TrainerConfig,
+        mesh: Mesh,
+        layout: Layout,
+        optimizer: Optimizer,
+        objective: Objective,
+        module: nn.Module,
     ) -> None:
-        self._config, self._mesh, self._layout = config, mesh, layout
+        self.mesh = mesh
+        """The mesh that it runs on."""
+        self._config, self._layout, self._module = config, layout, module
         self._optimizer, self._objective = optimizer, objective
         self._applied = 0
 
@@ -109,12 +117,20 @@ class SynchronousEngine:
         """Nothing is ever in flight between two steps."""
 
     def pieces(self) -> Mapping[str, Piece]:
-        """Weights as the optimizer updates them, and its state."""
+        """Weights as the optimizer updates them, its state, and what else the module keeps.
+
+        Buffers, such as running statistics, are each replica's own; those of rank 0 are kept.
+        """
         weights = {
             f"model/{s.name}": Piece(s.box.shape, s.box.offsets, s.tensor, s.owner, not s.trainable)
             for s in self._layout.slices
         }
-        return {**weights, **self._optimizer.pieces()}
+        first = self.mesh.data_rank == 0 and self.mesh.shard_rank == 0
+        buffers = {
+            f"model/{name}": Piece(tuple(buffer.shape), (0,) * buffer.dim(), buffer, first)
+            for name, buffer in kept_buffers(self._module)
+        }
+        return {**weights, **buffers, **self._optimizer.pieces()}
 
     def scalars(self) -> Mapping[str, float | int]:
         """The number of applied updates, which the learning rate follows."""
@@ -148,17 +164,17 @@ class SynchronousEngine:
         return Evaluated(loss=totals[0] * scale, weight=weight, sums=sums)
 
     def _prepare(self, batch: Batch, step: int) -> _Prepared:
-        batch = batch.to(self._mesh.device)
+        batch = batch.to(self.mesh.device)
         # Places in the sample, not in the document: two documents of a sample must not share their masks.
         length = batch.position_id.shape[1]
-        position = torch.arange(length, device=self._mesh.device)
+        position = torch.arange(length, device=self.mesh.device)
         key = Key(self._config.seed, step, batch.sample_id, position)
         return _Prepared(self._objective.prepare(batch, key), key)
 
     def _update(self, weight: float) -> tuple[float, bool]:
         """Norm of the gradient, and whether the update was left out. All ranks see the same norm, so all agree."""
         gradients = self._layout.gradients()
-        group = self._mesh.shard if self._layout.split else None
+        group = self.mesh.shard if self._layout.split else None
         if self._config.determinism is Determinism.CANONICAL:
             boxes = [s.box for s in self._layout.slices if s.trainable]
             norm = canonical_norm(gradients, boxes, group)
@@ -193,12 +209,18 @@ class SynchronousEngine:
         if not columns[0]:
             return [0.0] * len(columns)
         mine_KM = torch.stack([torch.stack([v.detach().double() for v in column]) for column in columns])
-        mine_KM = mine_KM.to(self._mesh.device)
-        group = self._mesh.batch
+        mine_KM = mine_KM.to(self.mesh.device)
+        group = self.mesh.batch
         everyone = mine_KM.new_empty(group.size(), *mine_KM.shape)
         dist.all_gather_into_tensor(everyone, mine_KM[None].contiguous(), group=group)
         rows = everyone.transpose(0, 1).flatten(1).tolist()
         return [math.fsum(row) if all(map(math.isfinite, row)) else sum(row) for row in rows]
+
+
+def kept_buffers(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """The buffers that belong to a module's state, by name; each once."""
+    kept = module.state_dict().keys()
+    return ((name, buffer) for name, buffer in module.named_buffers() if name in kept)
 
 
 def _without_graph(loss: Loss) -> Loss:
