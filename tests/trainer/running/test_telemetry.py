@@ -41,7 +41,10 @@ def test_speed_utilisation_and_seconds_are_those_since_the_last_reading() -> Non
     }
     clock.now += 1.0
     meter.count(50.0)
-    assert meter.read(steps_left=1)["tokens_per_second"] == 50.0
+    meter.count(50.0)
+    meter.bytes_per_step = {"data": 300}
+    figures = meter.read(steps_left=1)
+    assert (figures["tokens_per_second"], figures["bytes"]) == (100.0, {"data": 600})
 
 
 def test_checkpoints_are_due_by_steps_or_by_the_clock_once() -> None:

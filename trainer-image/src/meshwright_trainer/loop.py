@@ -34,10 +34,8 @@ def train(session: Session) -> Ending:
     while state.step < steps and not stopping:
         with session.meter.phase("data"):
             window = next(windows)
-        with session.meter.phase("step"):
-            result = session.engine.run(window)
+        result = session.step(window)
         state = state.after(result, session.config.batch.global_)
-        session.meter.count(result.weight)
         _check_divergence(state)
         verdict = session.agreement.exchange(stop=session.stop.requested, save=session.cadence.clock_says())
         stopping = verdict.stop

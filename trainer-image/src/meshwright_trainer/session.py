@@ -20,10 +20,11 @@ from meshwright_api.trainer_config import TrainerConfig
 from meshwright_trainer.agreement import Agreement
 from meshwright_trainer.batch import Batch, Window
 from meshwright_trainer.cadence import Cadence
+from meshwright_trainer.collectives.ledger import Ledger
 from meshwright_trainer.data.build import Data, build_data
 from meshwright_trainer.data.loader import Consumed
-from meshwright_trainer.engines.base import Engine
-from meshwright_trainer.engines.synchronous import build_engine
+from meshwright_trainer.engines.base import StepResult
+from meshwright_trainer.engines.synchronous import SynchronousEngine, build_engine
 from meshwright_trainer.errors import InvalidLaunch
 from meshwright_trainer.keeping import Keeper
 from meshwright_trainer.mesh import BACKENDS, ParallelDims
@@ -53,7 +54,7 @@ class Session:
 
     launch: Launch
     data: Data
-    engine: Engine
+    engine: SynchronousEngine
     dims: ParallelDims
     device: torch.device
     keeper: Keeper
@@ -63,6 +64,7 @@ class Session:
     sinks: list[Sink]
     cadence: Cadence = field(init=False)
     heldout: tuple[Batch, ...] | None = field(init=False)
+    _steps_run: int = 0
 
     def __post_init__(self) -> None:
         self.cadence = Cadence(self.config.checkpoint, self.config.evaluation)
@@ -85,6 +87,20 @@ class Session:
         rank = self.dims.batch_rank(self.launch.place.rank)
         loader = self.data.loader(rank, self.dims.batch_ranks, Consumed(state.step, state.samples))
         return loader.windows(state.step + 1, self.config.steps, self.config.data.workers)
+
+    def step(self, window: Window) -> StepResult:
+        """One step. The second is listened to: what it sends, every later one sends."""
+        with self.meter.phase("step"):
+            # On an accelerator the backward pass sends from a thread that cannot be listened to.
+            if self._steps_run != 1 or self.device.type != "cpu":
+                result = self.engine.run(window)
+            else:
+                with Ledger(self.engine.mesh) as ledger:
+                    result = self.engine.run(window)
+                self.meter.bytes_per_step = dict(ledger.bytes_by_axis)
+        self._steps_run += 1
+        self.meter.count(result.weight)
+        return result
 
     def evaluate(self, state: TrainState) -> None:
         """Judges the model on held-out data, and records it."""

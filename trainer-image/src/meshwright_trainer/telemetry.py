@@ -37,6 +37,8 @@ class Meter:
     flops_per_token: float | None = None
     peak: float | None = None
     clock: Callable[[], float] = time.monotonic
+    bytes_per_step: dict[str, int] = field(default_factory=dict)
+    """What this rank sends in a step, by axis; empty while it is not known."""
     _tokens: float = 0.0
     _steps: int = 0
     _seconds: dict[str, float] = field(default_factory=dict)
@@ -68,6 +70,8 @@ class Meter:
             "eta_seconds": round(steps_left * elapsed / max(self._steps, 1)),
             "seconds": {name: round(value, 6) for name, value in self._seconds.items()},
         }
+        if self.bytes_per_step:
+            figures["bytes"] = {axis: sent * self._steps for axis, sent in self.bytes_per_step.items()}
         if self.flops_per_token and self.peak:
             figures["mfu"] = speed * self.flops_per_token / (self.peak * self.world_size)
         self._tokens, self._steps, self._seconds, self._since = 0.0, 0, {}, now
