@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import json
 import socket
+import urllib.request
 from pathlib import Path
 from unittest.mock import ANY
 
+import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from meshwright_trainer.session import METRICS_ADDRESS_VARIABLE, METRICS_PORT_VARIABLE, metrics_of
 from meshwright_trainer.sinks.agent import AgentSocket
 from meshwright_trainer.sinks.base import Record
 from meshwright_trainer.sinks.json_lines import JsonLines
@@ -79,3 +82,17 @@ def test_an_agent_that_is_gone_or_does_not_read_stops_nobody(tmp_path: Path) -> 
         for _ in range(10_000):
             sink.write(STEP)
     sink.close()
+
+
+def test_metrics_are_served_and_a_port_that_is_taken_costs_no_training(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        environment = {METRICS_PORT_VARIABLE: str(probe.getsockname()[1]), METRICS_ADDRESS_VARIABLE: "127.0.0.1"}
+        assert metrics_of(environment) == []
+    assert "no metrics" in capsys.readouterr().err
+    [sink] = metrics_of(environment)
+    sink.write(STEP)
+    with urllib.request.urlopen(f"http://127.0.0.1:{environment[METRICS_PORT_VARIABLE]}/metrics", timeout=5) as answer:
+        assert b"meshwright_trainer_loss 2.5" in answer.read()
+    sink.close()
+    assert metrics_of({}) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -44,6 +44,8 @@ from meshwright_trainer.telemetry import Meter, peak_flops, peak_memory_bytes
 
 METRICS_PORT_VARIABLE = "MESHWRIGHT_METRICS_PORT"
 """Port of the pod's Prometheus endpoint; unset or 0: none."""
+METRICS_ADDRESS_VARIABLE = "MESHWRIGHT_METRICS_ADDRESS"
+"""Address that it listens on; by default all."""
 _TIMEOUT = timedelta(minutes=30)
 """How long a collective may wait. Whoever supervises the job notices a lost rank long before."""
 
@@ -245,13 +247,24 @@ def _meter(launch: Launch, model: Model, device: torch.device) -> Meter:
     return Meter(launch.place.world_size, flops, peak_flops(device))
 
 
+def metrics_of(environment: Mapping[str, str]) -> list[Sink]:
+    """The Prometheus endpoint, if there is to be one. A port that is taken costs figures, not the training."""
+    port = int(environment.get(METRICS_PORT_VARIABLE) or 0)
+    if not port:
+        return []
+    try:
+        return [Prometheus(port, environment.get(METRICS_ADDRESS_VARIABLE) or "0.0.0.0")]
+    except OSError as error:
+        print(f"meshwright-trainer: no metrics: port {port}: {error.strerror}", file=sys.stderr, flush=True)
+        return []
+
+
 def _sinks(launch: Launch, keeper: Keeper) -> list[Sink]:
     """Rank 0 writes for all; every pod's first process serves its own metrics."""
     sinks: list[Sink] = []
     place = launch.place
-    port = int(os.environ.get(METRICS_PORT_VARIABLE) or 0)
-    if place.local_rank == 0 and port:
-        sinks.append(Prometheus(port))
+    if place.local_rank == 0:
+        sinks += metrics_of(os.environ)
     if agent := os.environ.get(SOCKET_VARIABLE):
         sinks.append(AgentSocket(Path(agent), launch.config.steps))
     if place.rank == 0:

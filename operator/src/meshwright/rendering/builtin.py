@@ -10,6 +10,8 @@ from meshwright.rendering.settings import RenderSettings
 from meshwright_api.reserved import CODE_MOUNT
 
 COMMAND: Final = ("python", "-m", "meshwright_trainer", "pod")
+METRICS_PORT: Final = 9464
+"""Where each pod's first process serves Prometheus; the container port is called `metrics`."""
 SHARED_MEMORY: Final = "/dev/shm"
 _SHARED_MEMORY_VOLUME: Final = "meshwright-shm"
 _CODE_VOLUME: Final = "meshwright-code"
@@ -29,8 +31,23 @@ class Additions:
 
 
 def program(container: Mapping[str, Any], settings: RenderSettings) -> dict[str, Any]:
-    """The container with the trainer's image, unless it names one that has the trainer in it, and its command."""
-    return {**container, "image": container.get("image") or settings.trainer_image, "command": list(COMMAND)}
+    """The container with its command and metrics, and with the trainer's image unless it names one."""
+    ports = container.get("ports") or []
+    if not any(port.get("name") == "metrics" for port in ports):
+        ports = [*ports, {"name": "metrics", "containerPort": METRICS_PORT}]
+    port = next(port["containerPort"] for port in ports if port.get("name") == "metrics")
+    served = [
+        {"name": "MESHWRIGHT_METRICS_PORT", "value": str(port)},
+        # Where pods share a machine's network each has an address of its own at most, never a port.
+        {"name": "MESHWRIGHT_METRICS_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+    ]
+    return {
+        **container,
+        "image": container.get("image") or settings.trainer_image,
+        "command": list(COMMAND),
+        "ports": ports,
+        "env": [*served, *container.get("env", ())],
+    }
 
 
 def additions(trainer: Mapping[str, Any], mounted: frozenset[str]) -> Additions:

@@ -22,14 +22,18 @@ _BYTES = ("meshwright_trainer_communication_bytes_total", "Bytes sent by this ra
 class Prometheus:
     """Keeps the last figures for whoever scrapes."""
 
-    def __init__(self, port: int, registry: CollectorRegistry | None = None) -> None:
-        """Serves on the port; 0 serves nothing, for programs that have a server of their own."""
+    def __init__(self, port: int, address: str = "0.0.0.0", registry: CollectorRegistry | None = None) -> None:
+        """Serves on the port; 0 serves nothing, for programs that have a server of their own.
+
+        Raises:
+            OSError: the port is taken.
+        """
         self.registry = registry or CollectorRegistry()
         self._gauges = {key: Gauge(*about, registry=self.registry) for key, about in _GAUGES.items()}
         self._step = Gauge(*_STEP, registry=self.registry)
         self._seconds = Counter(*_SECONDS, ["phase"], registry=self.registry)
         self._bytes = Counter(*_BYTES, ["axis"], registry=self.registry)
-        self._server = start_http_server(port, registry=self.registry) if port else None
+        self._server = start_http_server(port, addr=address, registry=self.registry) if port else None
 
     def write(self, record: Record) -> None:
         """Takes the figures of one record."""
