@@ -40,8 +40,9 @@ generate: setup ## write again what is generated from sources in this repository
 parity: setup ## every way of training against one process in float64; CELL=..., or FUZZ=n SEED=s
 	OMP_NUM_THREADS=1 CELL=$(CELL) FUZZ=$(FUZZ) SEED=$(SEED) $(VENV)/python -m tests.trainer.parity
 
-bench-trainer: setup ## step time against torch by hand, state bytes, cost of canonical order; a few minutes
+bench-trainer: setup ## step time against torch by hand, state bytes, canonical order, checkpoints; a few minutes
 	OMP_NUM_THREADS=1 $(VENV)/python -m benchmarks.trainer_step_time
+	OMP_NUM_THREADS=1 $(VENV)/python -m benchmarks.trainer_checkpoint
 
 mutants: setup ## break each guard on purpose and see a test go red
 	$(VENV)/python -m tests.mutants

@@ -57,7 +57,7 @@ TRAINER_MUTANTS: Final = (
         (f"{GUARDS}::test_full_sharding_keeps_the_gradients_of_all_micro_batches",),
     ),
     Mutant(
-        "T69",
+        "LOST",
         "a data rank's gradients get lost: sums stay within a replica",
         (Edit(UPDATE_SHARDING, "if data.size() > 1:", "if data.size() > 8:"),),
         (f"{GUARDS}::test_hybrid_update_sharding_sums_over_both_axes",),
@@ -120,7 +120,7 @@ TRAINER_MUTANTS: Final = (
         ),
     ),
     Mutant(
-        "T10",
+        "ZERO",
         "a step without targets divides by nothing",
         (
             Edit(
