@@ -135,6 +135,57 @@ def test_sigterm_means_a_checkpoint_and_going_on_changes_no_bit(job: Path, tmp_p
     assert state_of(tmp_path / "checkpoints") == state_of(tmp_path / "whole")
 
 
+def start(job: Path, *overrides: str) -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "meshwright_trainer", "train", str(job), "--processes", "2"]
+    words += [word for override in overrides for word in ("--set", override)]
+    alone = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
+    return subprocess.Popen(words, env=alone, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_several_processes_stop_on_request_with_a_checkpoint(job: Path) -> None:
+    with start(job, "steps=2000") as process:
+        assert process.stdout
+        assert process.stderr
+        told = []
+        for line in process.stdout:
+            told.append(json.loads(line))
+            if told[-1]["event"] == "step" and told[-1]["step"] == 4:
+                process.send_signal(signal.SIGTERM)
+        assert process.stderr.read() == ""
+    assert process.returncode == 128 + signal.SIGTERM
+    assert told[0]["world_size"] == 2
+    assert [line["event"] for line in told[-2:]] == ["checkpoint", "terminated"]
+
+
+def test_what_is_wrong_with_a_job_is_said_once_for_all_processes(job: Path) -> None:
+    with start(job, "steps=0") as process:
+        _, said = process.communicate()
+    assert process.returncode == 2
+    assert said.splitlines() == ["meshwright-trainer: spec.trainer.steps: 0 is too small; the least is 1"]
+
+
+def test_the_loss_of_a_process_ends_the_others(job: Path) -> None:
+    """Whoever is left would wait for it in the next collective."""
+    with start(job, "steps=100000", "logging.everySteps=1") as process:
+        assert process.stdout
+        for line in process.stdout:
+            if json.loads(line)["event"] == "step":
+                break
+        ranks = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(ranks[1]), signal.SIGKILL)
+        process.communicate()
+    assert process.returncode == 128 + signal.SIGKILL
+    assert not any(Path(f"/proc/{rank}").exists() for rank in ranks)
+
+
+def test_a_model_of_ones_own_is_trained_by_several_processes_without_a_warning(tmp_path: Path) -> None:
+    own = ROOT / "examples" / "own_model"
+    with start(own / "job.yaml", f"code={{path: {own}}}", "steps=2", "checkpoint=null", "evaluation=null") as process:
+        told, said = process.communicate()
+    assert lines(told)[-1]["event"] == "finished"
+    assert said == ""
+
+
 def test_a_notebook_gets_the_figures(job: Path) -> None:
     section = yaml.safe_load(job.read_text())
     run = train({**section, "checkpoint": None})
@@ -158,6 +209,12 @@ def test_a_model_and_a_dataset_of_ones_own_are_trained_kept_and_judged(
     assert judged[-1]["correct"] > majority(own) + 0.2
     assert main(["evaluate", str(tmp_path / "kept")]) == 0
     assert lines(capsys.readouterr().out)[0]["loss"] == judged[-1]["loss"]
+    assert main(["generate", str(tmp_path / "kept")]) == 2
+    assert "does not continue text" in capsys.readouterr().err
+    assert main(["export", str(tmp_path / "kept"), "--output", str(tmp_path / "out")]) == 2
+    assert "--names meshwright" in capsys.readouterr().err
+    assert main(["export", str(tmp_path / "kept"), "--output", str(tmp_path / "out"), "--names", "meshwright"]) == 0
+    assert "kinds.weight" in load_file(tmp_path / "out" / "model.safetensors")
 
 
 def majority(own: Path) -> float:
@@ -173,12 +230,12 @@ def majority(own: Path) -> float:
 @pytest.mark.parametrize(
     ("override", "says"),
     [
-        ("model.name=gpt4", "spec.trainer.model.name: no model 'gpt4'"),
+        ("model.name=gpt4", "spec.trainer.model.name: gpt4: this version has no such model; use gpt3 or bert"),
         ("data.source=/nowhere", "there is no file or folder /nowhere"),
         ("batch.global=6", "spec.trainer.batch.global: 6 is no multiple"),
         ("parallelism.tensor=2", "spec.trainer.parallelism"),
         ("checkpoint.path=s3://bucket/run", "s3:// URL"),
-        ("model.factory=nowhere:model", "give either a name"),
+        ("model.factory=nowhere:model", "needs either a name or a factory"),
     ],
 )
 def test_a_job_that_cannot_be_says_what_to_do(
@@ -196,3 +253,19 @@ def test_there_is_nothing_to_judge_before_there_is_a_checkpoint(
     for command in (["evaluate"], ["generate"], ["export", "--output", str(tmp_path / "out")]):
         assert main([command[0], str(tmp_path), *command[1:]]) == 2
         assert "no checkpoint that counts" in capsys.readouterr().err
+
+
+def test_a_trained_tokenizer_is_kept_with_the_checkpoints(
+    job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["tokenizer", "--source", str(tmp_path / "text"), "--size", "300", "--output", str(tmp_path / "bpe.json")]
+    assert main(words) == 0
+    assert lines(capsys.readouterr().out)[0]["vocabulary_size"] <= 300
+    assert main(words) == 2
+    assert "exists" in capsys.readouterr().err
+
+    own = ["--set", f"data.tokenizer={{name: BPE, path: {tmp_path}/bpe.json}}", "--set", "steps=2"]
+    assert main(["train", str(job), *own]) == 0
+    (tmp_path / "bpe.json").unlink()
+    assert main(["generate", str(tmp_path / "checkpoints"), "--prompt", "ring ", "--count", "5"]) == 0
+    assert "ring " in capsys.readouterr().out

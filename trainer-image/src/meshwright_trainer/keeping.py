@@ -11,9 +11,10 @@ from meshwright_trainer.checkpoint.errors import CheckpointError
 from meshwright_trainer.checkpoint.fingerprint import Fingerprint
 from meshwright_trainer.checkpoint.reader import Checkpoint
 from meshwright_trainer.checkpoint.resume import Start, begin
-from meshwright_trainer.checkpoint.storage import open_storage
+from meshwright_trainer.checkpoint.storage import Storage, open_storage
 from meshwright_trainer.checkpoint.writer import Writer
 from meshwright_trainer.data.build import Data
+from meshwright_trainer.data.tokenizer import Tokenizer
 from meshwright_trainer.engines.base import Engine
 from meshwright_trainer.models.base import Model
 from meshwright_trainer.plan import Launch
@@ -41,9 +42,13 @@ class Keeper:
             return cls(launch, Start(launch.attempt or 1), None)
         storage = open_storage(config.path)
         fingerprint = Fingerprint(model.identity, data.tokenizer.identity, data.fingerprint)
-        start = _from_rank_0(
-            launch, lambda: begin(storage, config, fingerprint, attempt=launch.attempt, run=launch.run)
-        )
+
+        def prepare() -> Start:
+            start = begin(storage, config, fingerprint, attempt=launch.attempt, run=launch.run)
+            keep_tokenizer(storage, data.tokenizer)
+            return start
+
+        start = _from_rank_0(launch, prepare)
         writer = Writer(
             storage,
             start,
@@ -119,6 +124,28 @@ class Keeper:
             self._writer.wait()
             # Nobody leaves before rank 0 has committed: its supervisor would stop it as the last of a finished pod.
             dist.barrier()
+
+
+def keep_tokenizer(storage: Storage, tokenizer: Tokenizer) -> None:
+    """Puts the tokenizer's file beside the checkpoints, so that they can be read when the original is gone.
+
+    Raises:
+        CheckpointError: it cannot be written.
+    """
+    name = tokenizer_name(tokenizer.identity)
+    if tokenizer.file is not None and storage.get(name) is None:
+        storage.put(name, tokenizer.file)
+
+
+def kept_tokenizer(checkpoint: Checkpoint) -> bytes | None:
+    """The file of the tokenizer that a checkpoint was trained with; None if it has none, or it was not kept."""
+    storage = open_storage(checkpoint.location.rpartition("/")[0])
+    return storage.get(tokenizer_name(checkpoint.manifest.fingerprint["tokenizer"]))
+
+
+def tokenizer_name(identity: str) -> str:
+    """Name of a tokenizer's file beside the checkpoints."""
+    return f"tokenizer.{identity[:16]}.json"
 
 
 def _from_rank_0(launch: Launch, make: Callable[[], T]) -> T:

@@ -14,9 +14,10 @@ from meshwright_api.trainer_config import TrainerConfig, trainer_config
 from meshwright_trainer.batch import Batch
 from meshwright_trainer.checkpoint.reader import WEIGHTS, Checkpoint
 from meshwright_trainer.data.build import Data, build_data
-from meshwright_trainer.data.tokenizer import Tokenizer, load_tokenizer
+from meshwright_trainer.data.tokenizer import BPE, Tokenizer, load_tokenizer
 from meshwright_trainer.engines.base import Engine
 from meshwright_trainer.engines.synchronous import build_engine
+from meshwright_trainer.keeping import kept_tokenizer
 from meshwright_trainer.mesh import ParallelDims
 from meshwright_trainer.models.base import Model
 from meshwright_trainer.models.registry import build_model
@@ -34,6 +35,8 @@ class Trained:
     """Its model, without values."""
     tokenizer: Tokenizer
     """Its tokenizer."""
+    vocabulary_size: int
+    """Ids of its data are below it."""
     _checkpoint: Checkpoint
 
     @property
@@ -45,6 +48,13 @@ class Trained:
     def step(self) -> int:
         """Steps that were done."""
         return self._checkpoint.manifest.step
+
+    @property
+    def continues_text(self) -> bool:
+        """Whether it predicts the next token of a text."""
+        objective = self.config.objective
+        name = None if objective.factory else objective.name or self.model.objective
+        return name == "NextToken" and self.vocabulary_size >= self.tokenizer.vocabulary_size
 
     def weights(self) -> dict[str, Tensor]:
         """Every parameter, whole, by logical name."""
@@ -93,10 +103,11 @@ def open_trained(location: str, *, source: str | None = None, batches: int | Non
     checkpoint = Checkpoint.open(location)
     config = trainer_config(_for_one_process(checkpoint.manifest.section, source, batches), 1)
     add_code(config.code)
-    tokenizer = load_tokenizer(config.data.tokenizer)
+    kept = kept_tokenizer(checkpoint)
+    tokenizer = load_tokenizer(config.data.tokenizer) if kept is None else BPE(kept, name="the checkpoint's tokenizer")
     vocabulary = build_data(config).vocabulary_size if config.data.factory else tokenizer.vocabulary_size
     model = build_model(config.model, vocabulary_size=vocabulary, sequence_length=config.batch.sequence_length)
-    return Trained(config, model, tokenizer, checkpoint)
+    return Trained(config, model, tokenizer, vocabulary, checkpoint)
 
 
 def _for_one_process(section: Mapping[str, Any], source: str | None, batches: int | None) -> dict[str, Any]:

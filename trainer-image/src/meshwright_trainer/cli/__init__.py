@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from meshwright_api.errors import ApiError
 from meshwright_trainer.checkpoint.errors import CheckpointError, Fenced
-from meshwright_trainer.cli import evaluate, export, generate, train
+from meshwright_trainer.cli import evaluate, export, generate, tokenizer, train
 from meshwright_trainer.data.errors import DataError
 from meshwright_trainer.errors import TrainerError
 
@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="meshwright-trainer", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (train, evaluate, generate, export):
+    for command in (train, evaluate, generate, export, tokenizer):
         command.add_to(commands)
     arguments = parser.parse_args(argv)
     try:

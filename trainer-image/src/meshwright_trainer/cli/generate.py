@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import Any
 
+from meshwright_trainer.errors import InvalidLaunch
 from meshwright_trainer.generation import generate
 from meshwright_trainer.trained import open_trained
 
@@ -24,6 +25,11 @@ def add_to(commands: Any) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     trained = open_trained(arguments.checkpoint)
     tokenizer = trained.tokenizer
+    if not trained.continues_text:
+        raise InvalidLaunch(
+            f"{trained.checkpoint} does not continue text: generate is for models that predict the next token of the "
+            "job's tokenizer"
+        )
     # Documents begin with the end of the one before.
     prompt = [tokenizer.end_of_document, *map(int, tokenizer.encode(arguments.prompt.encode()))]
     module = trained.module()

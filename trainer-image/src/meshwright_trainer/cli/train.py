@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
+from meshwright_trainer.cli.processes import run_processes, train_words
 from meshwright_trainer.loop import Ending
 from meshwright_trainer.loop import train as train_loop
 from meshwright_trainer.plan import Launch, from_file, from_plan
@@ -35,19 +35,13 @@ def run(launch: Launch) -> int:
 
 
 def _train(arguments: argparse.Namespace) -> int:
+    overrides = tuple(arguments.overrides)
     if arguments.processes > 1 and "RANK" not in os.environ:
-        _become_torchrun(arguments)
-    return run(from_file(arguments.job, tuple(arguments.overrides)))
+        # What is wrong with the job is said once, before there are processes to say it.
+        from_file(arguments.job, overrides, {"RANK": "0", "WORLD_SIZE": str(arguments.processes)})
+        return run_processes(train_words(str(arguments.job), overrides), arguments.processes)
+    return run(from_file(arguments.job, overrides))
 
 
 def _pod(_arguments: argparse.Namespace) -> int:
     return run(from_plan())
-
-
-def _become_torchrun(arguments: argparse.Namespace) -> None:
-    """Replaces this process, so that whoever signals it signals torchrun."""
-    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={arguments.processes}"]
-    words += ["-m", "meshwright_trainer", "train", str(arguments.job)]
-    words += [word for override in arguments.overrides for word in ("--set", override)]
-    sys.stdout.flush()
-    os.execv(sys.executable, words)

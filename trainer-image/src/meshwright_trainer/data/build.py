@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from meshwright_api.trainer import DataFormat
 from meshwright_api.trainer_config import DataConfig, TrainerConfig
@@ -17,6 +16,10 @@ from meshwright_trainer.data.loader import Consumed, Loader, evaluation_batches
 from meshwright_trainer.data.order import Order
 from meshwright_trainer.data.packing import pack
 from meshwright_trainer.data.tokenizer import Tokenizer, load_tokenizer
+from meshwright_trainer.plugins import call_factory
+
+FACTORY: Final = "spec.trainer.data.factory"
+"""The field that names a dataset of one's own."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,9 @@ def build_data(config: TrainerConfig) -> Data:
     """Reads and tokenises what a job trains on.
 
     Raises:
-        DataError: a source, the tokenizer or the dataset's factory cannot be used; the message names the field.
+        DataError: a source, the tokenizer or what the dataset's factory returns cannot be used; the message names the
+            field.
+        InvalidTrainer: the factory cannot be found, or not be called with its arguments.
     """
     tokenizer = load_tokenizer(config.data.tokenizer)
     if config.data.factory is not None:
@@ -122,21 +127,11 @@ def _from_factory(config: TrainerConfig, factory: str, tokenizer: Tokenizer) -> 
 
 def _made(config: DataConfig, factory: str) -> Dataset:
     """Calls the user's function. What it raises itself passes through: the traceback points into the user's code."""
-    module_name, _, name = factory.partition(":")
-    try:
-        function = getattr(importlib.import_module(module_name), name)
-    except (ModuleNotFoundError, AttributeError) as error:
+    dataset: Dataset = call_factory(factory, FACTORY, config.arguments)
+    if isinstance(dataset, str | bytes) or not all(hasattr(dataset, name) for name in ("__len__", "__getitem__")):
         raise DatasetError(
-            f"spec.trainer.data.factory: {factory} cannot be imported: {error}; is its folder in spec.trainer.code?"
-        ) from error
-    if not callable(function):
-        raise DatasetError(f"spec.trainer.data.factory: {factory} is a {type(function).__name__}, not a function")
-    dataset: Dataset = function(**config.arguments)
-    if not all(hasattr(dataset, method) for method in ("__len__", "__getitem__")):
-        raise DatasetError(
-            f"spec.trainer.data.factory: {factory} returned a {type(dataset).__name__}, which has no __len__ and "
-            "__getitem__"
+            f"{FACTORY}: {factory} returned a {type(dataset).__name__}, not a dataset with __len__ and __getitem__"
         )
     if len(dataset) == 0:
-        raise DatasetError(f"spec.trainer.data.factory: {factory} returned a dataset without samples")
+        raise DatasetError(f"{FACTORY}: {factory} returned a dataset without samples")
     return dataset

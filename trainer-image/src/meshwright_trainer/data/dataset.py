@@ -81,6 +81,10 @@ def collate(samples: Sequence[Mapping[str, Tensor]], sample_ids: Sequence[int]) 
 
 
 def _completed(sample: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    if not isinstance(sample, Mapping):
+        raise DatasetError(
+            f"a sample is a {type(sample).__name__}; dataset[i] must be a mapping with the tensors tokens and labels"
+        )
     missing = [name for name in ("tokens", "labels") if not isinstance(sample.get(name), Tensor)]
     if missing:
         raise DatasetError(

@@ -59,6 +59,11 @@ class Tokenizer(Protocol):
         """Equal for tokenizers that encode equally; part of the checkpoint's fingerprint."""
         ...
 
+    @property
+    def file(self) -> bytes | None:
+        """Content of the file that it was read from, to be kept with checkpoints; None if there is none."""
+        ...
+
     def encode(self, content: bytes) -> Ids:
         """Ids of a text.
 
@@ -80,6 +85,7 @@ class Bytes:
     padding: Final = 257
     mask: Final = 258
     identity: Final = "bytes-256+end+padding+mask"
+    file: Final = None
 
     def encode(self, content: bytes) -> Ids:
         """Ids of a text, one per byte."""
@@ -105,6 +111,7 @@ class BPE:
             raise TokenizerError(f"{name} is no tokenizer of the `tokenizers` library: {error}") from error
         # A text that spells out the name of a special token is text like any other.
         self._tokenizer.encode_special_tokens = True
+        self.file = file
         self.identity = hashlib.sha256(file).hexdigest()
         end = self._find(_NAMES_OF_END)
         if end is None:
@@ -174,6 +181,8 @@ def load_tokenizer(spec: TokenizerSpec) -> Tokenizer:
         TokenizerError: the name is unknown, or the file is missing or no tokenizer.
     """
     name = spec.name or ("BPE" if spec.path else "Bytes")
+    if name == "Bytes" and spec.path is not None:
+        raise TokenizerError(f"spec.trainer.data.tokenizer.path: Bytes reads no file; use BPE with {spec.path}")
     if name == "Bytes":
         return Bytes()
     if name != "BPE":
