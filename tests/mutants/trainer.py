@@ -68,8 +68,8 @@ TRAINER_MUTANTS: Final = (
         (
             Edit(
                 ENGINE,
-                "group = self._mesh.shard if self._layout.split else None",
-                "group = self._mesh.batch",
+                "group = self.mesh.shard if self._layout.split else None",
+                "group = self.mesh.batch",
             ),
         ),
         (f"{GUARDS}::test_gradients_are_summed_over_data_once",),
@@ -77,7 +77,7 @@ TRAINER_MUTANTS: Final = (
     Mutant(
         "T13",
         "each rank clips by the norm of its own shards",
-        (Edit(ENGINE, "group = self._mesh.shard if self._layout.split else None", "group = None"),),
+        (Edit(ENGINE, "group = self.mesh.shard if self._layout.split else None", "group = None"),),
         (f"{GUARDS}::test_clipping_sees_the_norm_of_all_shards_once",),
     ),
     Mutant(

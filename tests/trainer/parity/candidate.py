@@ -59,7 +59,7 @@ def run(cell: Cell, steps: int = 3) -> RankTrace:
         return found
 
     engine._layout.gradients = recorded  # type: ignore[method-assign]
-    with Ledger(engine._mesh) as ledger:
+    with Ledger(engine.mesh) as ledger:
         results = [
             engine.run(windows(cell, whole_step(cell, step), step)[dist.get_rank()]) for step in range(1, steps + 1)
         ]
