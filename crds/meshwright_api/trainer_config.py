@@ -241,7 +241,12 @@ def trainer_config(section: Mapping[str, Any], world_size: int, size: str = "") 
     except ValidationError as error:
         raise InvalidTrainer(
             tuple(
-                Problem(".".join(("spec.trainer", *map(str, e["loc"]))), f"{e['msg']}, but it is {e['input']!r:.100}")
+                Problem(
+                    ".".join(("spec.trainer", *map(str, e["loc"]))),
+                    "is missing; give it a value"
+                    if e["type"] == "missing"
+                    else f"{e['msg']}, but it is {e['input']!r:.100}",
+                )
                 for e in error.errors(include_url=False, include_context=False)
             )
         ) from error
@@ -264,8 +269,8 @@ def config_problems(config: TrainerConfig, world_size: int, size: str = "") -> I
         yield Problem(
             "spec.trainer.parallelism",
             f"pipeline {mesh.pipeline} x data {mesh.data} x shard {mesh.shard} x context {mesh.context} x tensor "
-            f"{mesh.tensor} = {mesh.world_size} ranks, but {size} = {world_size}; change one of the "
-            "three or leave one out",
+            f"{mesh.tensor} = {mesh.world_size} ranks, but {size} = {world_size}; make them equal, or leave one "
+            "out",
         )
     share = batch.micro * mesh.data * mesh.shard
     if batch.global_ % share:
@@ -286,6 +291,38 @@ def config_problems(config: TrainerConfig, world_size: int, size: str = "") -> I
             "spec.trainer.determinism",
             f"Canonical needs data and shard to be powers of two, not {mesh.data} and {mesh.shard}",
         )
+    yield from _optimizer_problems(config.optimizer)
+    yield from _checkpoint_problems(config.checkpoint)
+
+
+def _optimizer_problems(optimizer: OptimizerConfig) -> Iterator[Problem]:
+    schedule = optimizer.learning_rate_schedule
+    if schedule.name in ("Cosine", "Linear") and schedule.warmup_steps > schedule.decay_steps:
+        yield Problem(
+            "spec.trainer.optimizer.learningRateSchedule.warmupSteps",
+            f"{schedule.warmup_steps} is beyond decaySteps {schedule.decay_steps} (by default the job's steps); make "
+            "it less",
+        )
+    if max(optimizer.betas) >= 1:
+        # The bias correction divides by 1 - beta^n.
+        yield Problem(
+            "spec.trainer.optimizer.betas", f"must be below 1, for example [0.9, 0.95], not {optimizer.betas}"
+        )
+
+
+def _checkpoint_problems(checkpoint: CheckpointConfig) -> Iterator[Problem]:
+    """A policy that would be passed over in silence."""
+    at = "spec.trainer.checkpoint"
+    begins_from = checkpoint.resume is Resume.FROM
+    if begins_from and checkpoint.resume_from is None:
+        yield Problem(f"{at}.resumeFrom", "is missing; resume: From needs the path of a checkpoint")
+    if checkpoint.resume_from is not None and not begins_from:
+        yield Problem(
+            f"{at}.resumeFrom",
+            f"counts only with resume: From, not with {checkpoint.resume}; set both, or leave it out",
+        )
+    if checkpoint.path is None and (begins_from or checkpoint.every_steps or checkpoint.every_seconds):
+        yield Problem(f"{at}.path", "is missing, so nothing would be kept; give a folder, for example /checkpoints")
 
 
 def _is_power_of_two(value: int) -> bool:

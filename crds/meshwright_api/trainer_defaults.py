@@ -16,7 +16,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "seed": 0,
     "determinism": "Strict",
     "objective": {},
-    "data": {"format": "Text", "tokenizer": {"name": "Bytes"}, "workers": 0},
+    "data": {"format": "Text", "tokenizer": {}, "workers": 0},
     "batch": {"micro": 1, "sequenceLength": 1024},
     "optimizer": {
         "name": "AdamW",
@@ -70,6 +70,8 @@ def filled(section: Mapping[str, Any], world_size: int) -> dict[str, Any]:
     batch.setdefault("global", batch["micro"] * parallelism["data"] * parallelism["shard"])
     full["optimizer"]["learningRateSchedule"].setdefault("decaySteps", max(1, int(full.get("steps") or 1)))
     _fill_sources(full["data"])
+    tokenizer = full["data"]["tokenizer"]
+    tokenizer.setdefault("name", "BPE" if tokenizer.get("path") else "Bytes")
     if (full.get("code") or {}).get("configMap"):
         full["code"] = {**full["code"], "path": reserved.CODE_MOUNT}
     return full

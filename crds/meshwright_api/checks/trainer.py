@@ -10,7 +10,7 @@ from meshwright_api.errors import InvalidTrainer, Problem
 from meshwright_api.reading import read
 from meshwright_api.resolve import Resolved, ResolvedRole
 from meshwright_api.spec import Agent, TrainingJobSpec
-from meshwright_api.trainer import Checkpoint, Code, Data, Model, Resume, TrainerSpec
+from meshwright_api.trainer import Checkpoint, Code, Data, Model, TrainerSpec
 from meshwright_api.trainer_config import trainer_config
 
 LOCAL_FILES: Final = "file://"
@@ -25,13 +25,20 @@ def trainer_problems(spec: TrainingJobSpec, resolved: Resolved) -> Iterator[Prob
     if spec.trainer is None or not resolved.roles:
         return
     trainer = read(TrainerSpec, spec.trainer)
-    missing = (*_steps(trainer), *_model(trainer.model), *_data(trainer.data))
+    missing = tuple(missing_problems(trainer))
     yield from missing
-    yield from _code(trainer.code)
     yield from _roles(resolved)
     yield from _checkpoint(trainer.checkpoint or Checkpoint(), spec, resolved.roles[0])
     if not missing and len(resolved.roles) == 1:
         yield from _agreement(spec.trainer, resolved)
+
+
+def missing_problems(trainer: TrainerSpec) -> Iterator[Problem]:
+    """What every section must say, and what it says twice."""
+    yield from _steps(trainer)
+    yield from _model(trainer.model)
+    yield from _data(trainer.data)
+    yield from _code(trainer.code)
 
 
 def _steps(trainer: TrainerSpec) -> Iterator[Problem]:
@@ -82,8 +89,6 @@ def _agreement(section: Mapping[str, Any], resolved: Resolved) -> Iterator[Probl
 
 
 def _checkpoint(checkpoint: Checkpoint, spec: TrainingJobSpec, role: ResolvedRole) -> Iterator[Problem]:
-    if checkpoint.resume is Resume.FROM and checkpoint.resume_from is None:
-        yield Problem("spec.trainer.checkpoint.resumeFrom", "is missing; resume: From needs the path of a checkpoint")
     path = checkpoint.path
     if path is None:
         return

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from meshwright_api.errors import InvalidTrainer
 from meshwright_api.trainer_config import TrainerConfig, trainer_config
 from meshwright_trainer.data.build import build_data
 from meshwright_trainer.data.errors import DatasetError, SourceError
@@ -85,6 +86,9 @@ broken = 3
 
 def nothing():
     return 5
+
+def text():
+    return "abc"
 """
 
 
@@ -110,13 +114,15 @@ def test_a_dataset_of_ones_own_is_used_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("factory", "arguments", "message"),
     [
-        ("own_absent:f", {}, r"spec\.trainer\.data\.factory: own_absent:f cannot be imported"),
-        ("own_squares:absent", {}, "cannot be imported"),
-        ("own_squares:broken", {}, "is a int, not a function"),
-        ("own_squares:nothing", {}, "returned a int, which has no __len__"),
+        ("own_absent:f", {}, r"spec\.trainer\.data\.factory: .*'own_absent' cannot be imported.* spec\.trainer\.code"),
+        ("own_squares:absent", {}, "has no 'absent'"),
+        ("own_squares:broken", {}, "is a int and cannot be called"),
+        ("own_squares:Squares", {"size": 1, "sise": 1}, r"spec\.trainer\.data\.arguments: .*sise"),
+        ("own_squares:nothing", {}, "returned a int, not a dataset"),
+        ("own_squares:text", {}, "returned a str, not a dataset"),
         ("own_squares:Squares", {"size": 0}, "without samples"),
     ],
 )
 def test_a_factory_that_cannot_be_used_is_named(factory: str, arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(DatasetError, match=message):
+    with pytest.raises((DatasetError, InvalidTrainer), match=message):
         build_data(config({"factory": factory, "arguments": arguments}))

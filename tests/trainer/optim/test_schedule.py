@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from meshwright_api.errors import InvalidTrainer
 from meshwright_api.trainer_config import OptimizerConfig, trainer_config
 from meshwright_trainer.errors import InvalidLaunch
 from meshwright_trainer.schedule import SCHEDULES, check_schedule, learning_rate
@@ -79,5 +80,5 @@ def test_the_fall_ends_at_the_minimum_and_stays_there(name: str) -> None:
 def test_what_cannot_be_followed_is_refused() -> None:
     with pytest.raises(InvalidLaunch, match="'Cosinus' is unknown; use one of Constant, Cosine"):
         check_schedule(config(name="Cosinus").learning_rate_schedule)
-    with pytest.raises(InvalidLaunch, match="warmupSteps: 11 is beyond decaySteps 10"):
-        check_schedule(config(name="Cosine", warmupSteps=11, decaySteps=10).learning_rate_schedule)
+    with pytest.raises(InvalidTrainer, match="warmupSteps: 11 is beyond decaySteps 10"):
+        config(name="Cosine", warmupSteps=11, decaySteps=10)

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from meshwright_api.checks.section import section_problems
+from meshwright_api.errors import InvalidTrainer
 from meshwright_api.launch_plan import LaunchPlan
 from meshwright_api.trainer_config import TrainerConfig, trainer_config
 from meshwright_api.trainer_defaults import filled
 from meshwright_trainer.errors import InvalidLaunch
+from meshwright_trainer.job_file import overridden, read_section
 
 PLAN_VARIABLE = "MESHWRIGHT_PLAN"
 """Path of the launch plan in a pod."""
@@ -105,8 +106,8 @@ def from_file(path: Path, overrides: tuple[str, ...] = (), environment: Mapping[
     """
     name, section = read_section(path)
     for override in overrides:
-        section = _overridden(section, override)
-    return _launch(name, section, Place.of(environment))
+        section = overridden(section, override)
+    return _checked(name, section, Place.of(environment))
 
 
 def from_section(section: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Launch:
@@ -115,45 +116,16 @@ def from_section(section: Mapping[str, Any], environment: Mapping[str, str] = os
     Raises:
         meshwright_api.errors.InvalidTrainer: the section cannot be run.
     """
-    return _launch("notebook", section, Place.of(environment))
+    return _checked("notebook", section, Place.of(environment))
 
 
-def read_section(path: Path) -> tuple[str, dict[str, Any]]:
-    """Name and trainer section of a job file.
-
-    Raises:
-        InvalidLaunch: it cannot be read, or there is none in it.
-    """
-    try:
-        documents = [d for d in yaml.safe_load_all(path.read_text()) if isinstance(d, dict)]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InvalidLaunch(f"the job file {path} cannot be read: {error}") from error
-    for document in documents:
-        if document.get("kind") == "TrainingJob":
-            section = (document.get("spec") or {}).get("trainer")
-            if not isinstance(section, dict):
-                raise InvalidLaunch(f"the TrainingJob in {path} has no spec.trainer: it brings its own program")
-            return str((document.get("metadata") or {}).get("name") or path.stem), section
-    if len(documents) == 1 and "kind" not in documents[0]:
-        return path.stem, documents[0]
-    raise InvalidLaunch(f"{path} is neither a TrainingJob nor a trainer section alone")
+def _checked(name: str, section: Mapping[str, Any], place: Place) -> Launch:
+    """Outside a pod nobody has looked at the section yet."""
+    if found := section_problems(section):
+        raise InvalidTrainer(found)
+    return _launch(name, section, place)
 
 
 def _launch(name: str, section: Mapping[str, Any], place: Place, attempt: int | None = None, run: str = "") -> Launch:
-    config = trainer_config(section, place.world_size)
+    config = trainer_config(section, place.world_size, "the number of processes")
     return Launch(name, filled(section, place.world_size), config, place, attempt, run)
-
-
-def _overridden(section: Mapping[str, Any], override: str) -> dict[str, Any]:
-    path, equals, text = override.partition("=")
-    if not equals or not path:
-        raise InvalidLaunch(f"{override!r} is no override; write for example model.dropout=0")
-    return _with(section, path.split("."), yaml.safe_load(text), override)
-
-
-def _with(section: Mapping[str, Any], path: list[str], value: Any, override: str) -> dict[str, Any]:
-    first, *rest = path
-    below = section.get(first)
-    if rest and not isinstance(below, Mapping | None):
-        raise InvalidLaunch(f"{override!r} goes below {first}, which is {below!r}")
-    return {**section, first: _with(below or {}, rest, value, override) if rest else value}

@@ -27,7 +27,11 @@ def load_factory(reference: str, field: str) -> Callable[..., Any]:
         found: Any = importlib.import_module(module_name)
     except Exception as error:
         # Whatever a user's module does while it is imported, the job's author needs the field that led there.
-        raise _invalid(field, f"module {module_name!r} cannot be imported: {type(error).__name__}: {error}") from error
+        lost = isinstance(error, ModuleNotFoundError) and error.name == module_name.partition(".")[0]
+        advice = "; is its folder in spec.trainer.code.path, and there?" if lost else ""
+        raise _invalid(
+            field, f"module {module_name!r} cannot be imported: {type(error).__name__}: {error}{advice}"
+        ) from error
     for name in path.split("."):
         if not hasattr(found, name):
             raise _invalid(field, f"module {module_name!r} has no {path!r}")

@@ -19,16 +19,11 @@ def check_schedule(schedule: ScheduleConfig) -> None:
     """Refuses what no schedule can follow.
 
     Raises:
-        InvalidLaunch: the name is unknown, or the fall ends before it begins.
+        InvalidLaunch: the name is unknown.
     """
     field = "spec.trainer.optimizer.learningRateSchedule"
     if schedule.name not in SCHEDULES:
         raise InvalidLaunch(f"{field}.name: {schedule.name!r} is unknown; use one of {', '.join(SCHEDULES)}")
-    falls = schedule.name in ("Cosine", "Linear")
-    if falls and schedule.warmup_steps > schedule.decay_steps:
-        raise InvalidLaunch(
-            f"{field}.warmupSteps: {schedule.warmup_steps} is beyond decaySteps {schedule.decay_steps}; make it less"
-        )
 
 
 def learning_rate(config: OptimizerConfig, applied: int) -> float:

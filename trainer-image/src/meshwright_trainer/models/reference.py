@@ -84,7 +84,10 @@ def from_reference(model: Model, reference: Mapping[str, Tensor]) -> dict[str, T
 
 def _plan(model: Model) -> ModelPlan:
     if model.plan is None or not model.plan.reference_names:
-        raise ReferenceMismatch("the model has no counterpart in transformers: its plan has no reference names")
+        raise ReferenceMismatch(
+            "the model has no counterpart in transformers: its plan has no reference names; export it with "
+            "--names meshwright"
+        )
     return model.plan
 
 

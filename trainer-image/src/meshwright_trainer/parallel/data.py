@@ -12,12 +12,14 @@ from torch import Tensor, nn
 from torch.distributed import GradBucket  # type: ignore[attr-defined]
 from torch.nn.parallel import DistributedDataParallel
 
+from meshwright_trainer.batch import Batch
 from meshwright_trainer.collectives import canonical
 from meshwright_trainer.collectives.canonical import BinaryCounter
 from meshwright_trainer.mesh import Mesh
 from meshwright_trainer.parallel.boxes import box_of
 from meshwright_trainer.parallel.inference import evaluating
 from meshwright_trainer.parallel.layout import Slice
+from meshwright_trainer.random import Key
 
 
 class DataParallel:
@@ -82,9 +84,27 @@ def _gradient(parameter: nn.Parameter) -> Tensor:
     return parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
 
 
+class _WithUnused(nn.Module):
+    """A model, and a parameter that is never used.
+
+    Told to look for parameters that a forward pass left out, DDP warns on every rank that it looks in vain when there
+    are none. With this one there always is one; it costs an element of each sum.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+        first = next(p for p in module.parameters() if p.requires_grad)
+        self.unused = nn.Parameter(first.new_zeros(1))
+
+    def forward(self, batch: Batch, key: Key) -> Any:
+        """The model's."""
+        return self.module(batch, key)
+
+
 def _wrapped(module: nn.Module, mesh: Mesh, in_order: bool, may_skip: bool) -> DistributedDataParallel:
     wrapper = DistributedDataParallel(
-        module,
+        _WithUnused(module) if may_skip else module,
         process_group=mesh.data,
         forward_sync_buffers=False,
         init_sync=False,
