@@ -112,7 +112,7 @@ def test_a_failed_command_raises_what_it_said(cluster: Cluster) -> None:
 
 
 def test_a_pod_is_scheduled_onto_a_node_made_by_hand(cluster: Cluster, namespace: str, node: HandMadeNode) -> None:
-    make_pod(cluster, namespace, "fits")
+    make_pod(cluster, namespace, "fits", nodeSelector={"hand-made": node.name})  # other tests leave nodes, too
     make_pod(cluster, namespace, "elsewhere", nodeSelector={"hand-made": "nowhere"})
 
     eventually(lambda: node.beat() and read_pod(cluster, namespace, "fits")["spec"].get("nodeName") == node.name)
