@@ -14,7 +14,7 @@ from tests.chaos.admin import CORE, JOBS, Admin, Json
 from tests.chaos.facts import LABEL_INCARNATION, LABEL_INDEX, LABEL_JOB_UID, TERMINAL, Ledger
 from tests.chaos.observer import Scene, TooLate
 
-CONVERGES_SECONDS: Final = 30.0
+CONVERGES_SECONDS: Final = 60.0
 """Within this everything that is waited for has to come, kills and faults or not, if the machine is not overloaded."""
 
 
