@@ -129,6 +129,7 @@ def check_alive(cluster: Cluster, places: Places) -> None:
 
 def has_mounts(places: Places) -> bool:
     """Whether process nodes can mount volumes at their paths here; that takes user namespaces, or root."""
+    places.root.mkdir(parents=True, exist_ok=True)
     return isolation.choose(IsolationChoice.AUTO, places.root) != NONE
 
 

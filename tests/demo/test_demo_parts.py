@@ -191,3 +191,9 @@ def test_where_nothing_can_be_mounted_paths_follow_the_variable() -> None:
     assert {"name": "GLOO_SOCKET_IFNAME", "value": "lo"} in container["env"]
     assert job["spec"]["roles"][0]["template"]["spec"]["containers"][0]["args"] == ["--checkpoints", "/checkpoints"]
     assert (manifest.without_mounts(claim), manifest.without_mounts(scripts)) == (claim, scripts)
+
+
+def test_what_can_be_shown_is_found_out_before_there_is_a_folder(tmp_path: Path) -> None:
+    places = ground.Places(tmp_path / "build" / "demo")
+    assert ground.shown(BUILT_IN, places) in EXAMPLES.values()
+    assert ground.shown(OWN_SCRIPT, places) is OWN_SCRIPT
