@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from meshwright.placement.eligibility import ANYWHERE, NodeRules, Obstacle
+from meshwright.placement.layout import Layout
 from meshwright.placement.nodes import NodeCapacity, Taint
 from meshwright.placement.resources import NOTHING, Resources
+from meshwright.placement.topology import Topology, Tree
 
 __all__ = [
     "GangRequest",
@@ -58,6 +60,9 @@ class GangRequest:
     """Nodes that are used only if nothing else will do."""
     prefer: Mapping[Member, str] = field(default_factory=dict)
     """The gang's own places of before, which it keeps where it can: it is being restarted, not started."""
+    layout: Layout | None = None
+    """What it wants of the topology. The grid is that of the role that has as many pods, or of all pods in rank order.
+    None: any place is as good as another."""
 
     @property
     def size(self) -> int:
@@ -114,6 +119,7 @@ class Snapshot:
     """Nodes that are kept for gangs ahead in the queue."""
     _verdicts: dict[NodeRules, Verdicts] = field(default_factory=dict, repr=False, compare=False)
     """What was found out once; most gangs of a queue are alike, and nodes do not change within a snapshot."""
+    _trees: dict[Topology, Tree] = field(default_factory=dict, repr=False, compare=False)
 
     def free_for(self, gang: GangRequest) -> dict[str, Resources]:
         """What the gang may take of every node. Its own pods count as free: they give way to its new ones."""
@@ -127,6 +133,12 @@ class Snapshot:
     def obstacles(self, rules: NodeRules) -> Counter[Obstacle]:
         """How many of the other nodes do not, by cause."""
         return self._judge(rules).obstacles
+
+    def tree(self, topology: Topology) -> Tree:
+        """All nodes in the order of the topology."""
+        if topology not in self._trees:
+            self._trees[topology] = Tree.of(topology, self.nodes)
+        return self._trees[topology]
 
     def _judge(self, rules: NodeRules) -> Verdicts:
         if rules not in self._verdicts:

@@ -25,12 +25,13 @@ class Solver(Protocol):
 
 
 @dataclass(frozen=True)
-class _Kind:
-    """Pods of a gang that are alike, and the nodes that take them, best first."""
+class Kind:
+    """Pods of a gang that are alike."""
 
     resources: Resources
     members: tuple[Member, ...]
     nodes: tuple[str, ...]
+    """The nodes that take them, best first."""
 
 
 class FirstFit:
@@ -43,7 +44,7 @@ class FirstFit:
 
     def place(self, gang: GangRequest, snapshot: Snapshot) -> Placed | None:
         """A node for every pod of the gang, or None."""
-        kinds = _kinds(gang, snapshot)
+        kinds = kinds_of(gang, snapshot)
         free = snapshot.free_for(gang)
         keep = {member: node for member, node in gang.prefer.items() if node not in gang.avoid}
         for order, kept in _tries(kinds, keep):
@@ -57,13 +58,14 @@ class FirstFit:
         return refusal(gang, snapshot)
 
 
-def _kinds(gang: GangRequest, snapshot: Snapshot) -> tuple[_Kind, ...]:
+def kinds_of(gang: GangRequest, snapshot: Snapshot) -> tuple[Kind, ...]:
+    """The kinds of pods in a gang, in rank order."""
     alike: dict[tuple[Resources, NodeRules], list[Member]] = {}
     for role in gang.roles:
         if role.replicas:
             alike.setdefault((role.resources, role.rules), []).extend(role.members())
     return tuple(
-        _Kind(resources, tuple(members), _candidates(resources, rules, gang.avoid, snapshot))
+        Kind(resources, tuple(members), _candidates(resources, rules, gang.avoid, snapshot))
         for (resources, rules), members in alike.items()
     )
 
@@ -75,9 +77,7 @@ def _candidates(resources: Resources, rules: NodeRules, avoid: frozenset[str], s
     return tuple(node.name for node in takers)
 
 
-def _tries(
-    kinds: tuple[_Kind, ...], keep: Mapping[Member, str]
-) -> list[tuple[tuple[_Kind, ...], Mapping[Member, str]]]:
+def _tries(kinds: tuple[Kind, ...], keep: Mapping[Member, str]) -> list[tuple[tuple[Kind, ...], Mapping[Member, str]]]:
     """Orders in which to place the kinds, most promising first; one is enough where all pods are alike."""
     if len(kinds) < 2:
         return [(kinds, keep)]
@@ -87,7 +87,7 @@ def _tries(
 
 
 def _pack(
-    kinds: tuple[_Kind, ...], free: Mapping[str, Resources], keep: Mapping[Member, str]
+    kinds: tuple[Kind, ...], free: Mapping[str, Resources], keep: Mapping[Member, str]
 ) -> dict[Member, str] | None:
     """Places kind after kind; None as soon as a pod is left over."""
     left = dict(free)

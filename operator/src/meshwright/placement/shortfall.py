@@ -1,0 +1,98 @@
+"""Why the topology has no place for a gang, in counts of domains and nodes, never their names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meshwright.placement.layout import Layout, Within
+from meshwright.placement.model import Refused, Snapshot
+from meshwright.placement.reasons import describe
+from meshwright.placement.room import units, usable
+from meshwright.placement.solver import Kind
+from meshwright.placement.topology import Tree
+from meshwright_api import names
+
+
+def explain(tree: Tree, rooms: Sequence[int], layout: Layout, kind: Kind, snapshot: Snapshot, base: Refused) -> Refused:
+    """The first thing that stands in the way.
+
+    Args:
+        tree: the topology.
+        rooms: pods that each node has room for, by position.
+        layout: the grid.
+        kind: its pods.
+        snapshot: what is free.
+        base: what is missing if the topology is left out of account.
+    """
+    required = [c for c in layout.constraints if c.required]
+    unknown = sorted({c.level for c in required if tree.level(c.level) is None})
+    if unknown:
+        levels = ", ".join(level.name for level in tree.levels[1:])
+        say = f"the cluster's topology has no level {', '.join(unknown)}; use one of {levels}"
+        return Refused(names.REASON_WAITING_FOR_CAPACITY, say)
+    lacking = "".join(f"; {_nodes(n)} without label {key} left out" for key, n in sorted(tree.unlabelled.items()))
+    if sum(rooms) < layout.pods:
+        return Refused(base.reason, base.message + lacking)
+    blocking = _blocking(tree, rooms, layout, required)
+    if blocking is None:
+        return Refused(base.reason, base.message + lacking)
+    return Refused(
+        names.REASON_WAITING_FOR_CAPACITY, _sentence(tree, rooms, layout, kind, blocking, snapshot) + lacking
+    )
+
+
+def _blocking(tree: Tree, rooms: Sequence[int], layout: Layout, required: Sequence[Within]) -> Within | None:
+    """The constraint with which, added from the lowest level upwards, there is no place any more."""
+    by_depth = sorted(required, key=lambda c: -(tree.level(c.level) or 0))
+    for count in range(1, len(by_depth) + 1):
+        capacity = usable(tree, rooms, units(tree, layout, by_depth[:count]))
+        if capacity[0][0] < layout.pods:
+            return by_depth[count - 1]
+    return None
+
+
+def _sentence(
+    tree: Tree, rooms: Sequence[int], layout: Layout, kind: Kind, blocking: Within, snapshot: Snapshot
+) -> str:
+    """Of the kind `needs 4 pods under one leaf; the best leaf has room for 3: of its 4 nodes 1 not ready`."""
+    level = tree.level(blocking.level)
+    assert level is not None
+    required = [c for c in layout.constraints if c.required and (tree.level(c.level) or 0) >= level]
+    unit = units(tree, layout, required)[level]
+    capacity = usable(tree, rooms, units(tree, layout, required))[level]
+    groups, found = layout.pods // unit, sum(capacity) // unit
+    within = tree.levels[level].name
+    plain = usable(tree, rooms, units(tree, layout, [c for c in required if c is not blocking]))[level]
+    best = max(range(len(plain)), key=lambda d: (plain[d], -d))
+    what = " x ".join(sorted(blocking.axes))
+    need = f"needs {groups} times " if groups > 1 else "needs "
+    had = f"{found} such groups fit; " if groups > 1 else ""
+    pods = "1 pod" if unit == 1 else f"{unit} pods"
+    return (
+        f"{need}{pods} under one {within} ({what}), each with {describe(kind.resources)}; {had}"
+        f"the best {within} has room for {plain[best]}: {_census(tree, rooms, level, best, kind, snapshot)}"
+    )
+
+
+def _census(tree: Tree, rooms: Sequence[int], level: int, domain: int, kind: Kind, snapshot: Snapshot) -> str:
+    """What the nodes of a domain are doing."""
+    takers = set(kind.nodes)
+    obstacles: dict[str, int] = {}
+    span = tree.span(level, domain)
+    for position in span:
+        node = tree.nodes[position]
+        if rooms[position]:
+            cause = "with room"
+        elif node.name in snapshot.held:
+            cause = "kept for jobs ahead"
+        elif node.name in takers:
+            short = kind.resources.short_of(node.allocatable)
+            cause = f"too small ({', '.join(short)})" if short else "busy"
+        else:
+            cause = "that the pods may not use"
+        obstacles[cause] = obstacles.get(cause, 0) + 1
+    return f"of its {_nodes(len(span))} " + ", ".join(f"{n} {cause}" for cause, n in sorted(obstacles.items()))
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"

@@ -1,0 +1,112 @@
+"""`TopologySolver`: places a gang where its traffic wants it, and says what is missing where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from meshwright.placement.keeping import kept
+from meshwright.placement.layout import Layout, Within
+from meshwright.placement.model import GangRequest, Member, Placed, Refused, Snapshot
+from meshwright.placement.search import Found, cheapest, fits
+from meshwright.placement.shortfall import explain
+from meshwright.placement.solver import FirstFit, Kind, kinds_of
+from meshwright.placement.topology import Topology, Tree
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The part of a gang that has a layout, and the room that its pods find."""
+
+    kind: Kind
+    members: tuple[Member, ...]
+    """By number of the pod in the grid."""
+    layout: Layout
+    tree: Tree
+    rooms: tuple[int, ...]
+    """Pods that each node of the tree has room for."""
+
+
+class TopologySolver:
+    """Nests the blocks of a gang's mesh into the domains of the topology so that the least traffic crosses levels.
+
+    Constraints that are required hold or the gang waits. Preferred ones hold where they can all be had together, in
+    their order; the later ones are given up first. At equal cost the tightest domain wins. Pods keep the nodes that
+    the gang had before where these still take them and no constraint is broken. Pods beside the grid (another role),
+    and gangs without a layout, go by first fit.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self._first_fit = FirstFit()
+
+    def place(self, gang: GangRequest, snapshot: Snapshot) -> Placed | None:
+        """A node for every pod of the gang, or None."""
+        if gang.layout is None or not self.topology.levels or not gang.size:
+            return self._first_fit.place(gang, snapshot)
+        for grid in self._grids(gang, snapshot):
+            found = self._best(gang, grid)
+            if found is not None:
+                nodes = {m: grid.tree.nodes[n].name for m, n in zip(grid.members, found.nodes, strict=True)}
+                placed = self._with_others(gang, nodes, snapshot)
+                if placed is not None:
+                    return placed
+        return None
+
+    def why_not(self, gang: GangRequest, snapshot: Snapshot) -> Refused:
+        """What is missing, level by level."""
+        grid = next(self._grids(gang, snapshot), None) if gang.layout and self.topology.levels else None
+        base = self._first_fit.why_not(gang, snapshot)
+        if grid is None:
+            return base
+        return explain(grid.tree, grid.rooms, grid.layout, grid.kind, snapshot, base)
+
+    def _grids(self, gang: GangRequest, snapshot: Snapshot) -> Iterator[Grid]:
+        """The grid without nodes that are to be avoided, then with them."""
+        layout = gang.layout
+        kinds = kinds_of(gang, snapshot)
+        kind = next((k for k in kinds if layout and len(k.members) == layout.pods), None)
+        if layout is None or kind is None:
+            return
+        tree, free = snapshot.tree(self.topology), snapshot.free_for(gang)
+        for avoid in [gang.avoid, frozenset[str]()] if gang.avoid else [gang.avoid]:
+            takers = {node for node in kind.nodes if node not in avoid}
+            rooms = tuple(
+                kind.resources.times_in(free[node.name], layout.pods) if node.name in takers else 0
+                for node in tree.nodes
+            )
+            yield Grid(kind, kind.members, layout, tree, rooms)
+
+    def _best(self, gang: GangRequest, grid: Grid) -> Found | None:
+        """The cheapest place with as many of the preferred constraints as can be had."""
+        if any(grid.tree.level(c.level) is None for c in grid.layout.constraints if c.required):
+            return None
+        for constraints in _wishes(grid.tree, grid.layout.constraints):
+            if fits(grid.tree, grid.rooms, grid.layout, constraints):
+                before = {i: gang.prefer[m] for i, m in enumerate(grid.members) if m in gang.prefer}
+                if before and (found := kept(grid.tree, grid.rooms, grid.layout, constraints, before)):
+                    return found
+                return cheapest(grid.tree, grid.rooms, grid.layout, constraints)
+        return None
+
+    def _with_others(self, gang: GangRequest, nodes: Mapping[Member, str], snapshot: Snapshot) -> Placed | None:
+        """Adds the pods that are not in the grid."""
+        rest = tuple(role for role in gang.roles if role.replicas and (role.role, 0) not in nodes)
+        if not rest:
+            return Placed(nodes)
+        # The gang's own old pods give way, so the others are placed on what is free without them.
+        free = snapshot.free_for(gang)
+        resources = {role.role: role.resources for role in gang.roles}
+        for (role, _), node in nodes.items():
+            free[node] -= resources[role]
+        others = replace(gang, roles=rest, layout=None)
+        placed = self._first_fit.place(others, replace(snapshot, free=free, own={}))
+        return placed and Placed({**nodes, **placed.nodes})
+
+
+def _wishes(tree: Tree, constraints: tuple[Within, ...]) -> Iterator[tuple[Within, ...]]:
+    """What to try to keep: all, then without the last of the preferred ones, and so on."""
+    required = tuple(c for c in constraints if c.required)
+    preferred = tuple(c for c in constraints if not c.required and tree.level(c.level) is not None)
+    for count in range(len(preferred), -1, -1):
+        yield (*required, *preferred[:count])
