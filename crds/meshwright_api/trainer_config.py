@@ -291,6 +291,11 @@ def config_problems(config: TrainerConfig, world_size: int, size: str = "") -> I
             "spec.trainer.determinism",
             f"Canonical needs data and shard to be powers of two, not {mesh.data} and {mesh.shard}",
         )
+    if config.data.factory is not None and config.evaluation.source is not None:
+        yield Problem(
+            "spec.trainer.evaluation.source",
+            "a dataset of one's own brings what it is judged on as its attribute `heldout`; leave the source out",
+        )
     yield from _optimizer_problems(config.optimizer)
     yield from _checkpoint_problems(config.checkpoint)
 

@@ -42,6 +42,14 @@ def test_data_to_evaluate_on_are_not_trained_on_and_with_a_source_nothing_is_hel
     assert len(other.heldout) == 8  # 5 x 23 bytes and the end, in samples of 16
 
 
+def test_a_folder_of_json_lines_is_judged_on_too(texts: Path, tmp_path: Path) -> None:
+    (tmp_path / "lines").mkdir()
+    (tmp_path / "lines" / "a.jsonl").write_text('{"text": "twelve bytes"}\n')
+    data = build_data(config({"source": str(texts / "1.txt")}, evaluation={"source": str(tmp_path / "lines")}))
+    assert data.heldout is not None
+    assert data.heldout[0]["weights"].sum() == 13
+
+
 def test_the_fingerprint_follows_text_length_weights_and_seed_but_not_the_folder(texts: Path, tmp_path: Path) -> None:
     base = build_data(config({"source": str(texts)})).fingerprint
     assert build_data(config({"sources": [{"source": f"file://{texts}", "weight": 3}]})).fingerprint == base

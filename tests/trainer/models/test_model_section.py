@@ -44,6 +44,10 @@ def a_whole_model(arguments_go: str = "here") -> Model:
     return Model(module=Bigram(4), objective="MaskedToken", identity={"made": arguments_go})
 
 
+def of_tensors() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 4))
+
+
 def a_number() -> int:
     return 3
 
@@ -139,6 +143,7 @@ def test_a_model_may_have_more_entries_than_its_tokenizer() -> None:
         ({"factory": f"{HERE}:NOT_CALLABLE"}, "is a int and cannot be called"),
         ({"factory": f"{HERE}:a_number"}, "returned a int; return a torch.nn.Module or a Model"),
         ({"factory": f"{HERE}:Bigram", "arguments": {"depth": 3}}, "spec.trainer.model.arguments:"),
+        ({"factory": f"{HERE}:of_tensors"}, "forward(input) cannot be called as forward(batch, key)"),
         ({"factory": f"{HERE}:positional", "arguments": {"only": 3}}, "positional only"),
     ],
 )

@@ -13,6 +13,7 @@ from torch import Tensor
 from meshwright_api.errors import InvalidTrainer
 from meshwright_api.trainer import Objective as ObjectiveSpec
 from meshwright_trainer.batch import Batch
+from meshwright_trainer.errors import InvalidLaunch
 from meshwright_trainer.objectives.base import Loss, Objective
 from meshwright_trainer.objectives.losses import CrossEntropy
 from meshwright_trainer.objectives.masked_token import MaskedToken
@@ -76,6 +77,22 @@ def test_the_sum_is_in_float32_at_least(given: torch.dtype, counted: torch.dtype
     loss = NextToken()(logits, batch)
     assert loss.sum.dtype == counted
     assert loss.sum.item() == pytest.approx(by_hand(logits.double(), batch), rel=1e-5)
+
+
+def test_labels_may_be_of_any_whole_type() -> None:
+    batch = a_batch()
+    narrow = replace(batch, labels=batch.labels.to(torch.int32))
+    assert torch.equal(CrossEntropy()(some_logits(batch), narrow).sum, CrossEntropy()(some_logits(batch), batch).sum)
+
+
+def test_what_a_model_or_dataset_of_ones_own_gives_is_looked_at() -> None:
+    batch = a_batch()
+    with pytest.raises(InvalidLaunch, match=r"the output is \(4, 7, 50\); .* labels' shape \(4, 8\)"):
+        CrossEntropy()(some_logits(batch)[:, 1:], batch)
+    with pytest.raises(InvalidLaunch, match="no tensor but a tuple"):
+        CrossEntropy()((some_logits(batch), None), batch)  # type: ignore[arg-type]
+    with pytest.raises(InvalidLaunch, match=r"whole numbers as labels, not torch.float32"):
+        CrossEntropy()(some_logits(batch), replace(batch, labels=batch.labels.float()))
 
 
 def test_a_sum_over_micro_batches_is_the_sum_over_the_batch() -> None:
@@ -213,7 +230,7 @@ def test_an_objective_is_the_models_own_or_named_or_made_by_a_factory() -> None:
             "spec.trainer.objective.name: no objective 'Nonsense'; use one of NextToken, MaskedToken",
         ),
         ({"name": "NextToken", "factory": "a:b"}, "spec.trainer.objective: give either a name or a factory"),
-        ({"name": "NextToken", "arguments": {"colour": 1}}, "spec.trainer.objective.arguments: NextToken:"),
+        ({"name": "NextToken", "arguments": {"colour": 1}}, "spec.trainer.objective.arguments: NextToken knows no"),
         (
             {"arguments": {"label_smoothing": 1}},
             "spec.trainer.objective.arguments: NextToken: label_smoothing is in [0, 1)",

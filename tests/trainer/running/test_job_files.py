@@ -55,14 +55,17 @@ SECTION: dict[str, Any] = {"model": {"name": "gpt3", "preset": "tiny"}, "data": 
         ("checkpoint={resume: From, resumeFrom: /y}", r"checkpoint\.path: is missing"),
         ("checkpoint={path: /x, resumeFrom: /y}", r"resumeFrom: counts only with resume: From, not with Auto"),
         ("code={path: /a, configMap: b}", r"spec\.trainer\.code: needs either"),
+        ("data={factory: 'a:b'} & evaluation.source=/x", r"evaluation\.source: a dataset of one's own brings"),
         ("data.factory=own:data", r"spec\.trainer\.data: needs either"),
+        ("model={factory: 'a:b', hiddenSize: 64}", r"model\.hiddenSize: is for built-in models"),
+        ("optimizer={factory: 'a:b', betas: [0, 0]}", r"optimizer\.betas: is for built-in optimizers"),
         ("model.arguments={1: 2}", r"model\.arguments: 1 is no name of a field; put it in quotes"),
     ],
 )
 def test_what_admission_would_refuse_is_refused_by_name(tmp_path: Path, override: str, says: str) -> None:
     (tmp_path / "job.yaml").write_text("model: {name: gpt3, preset: tiny}\ndata: {source: /data}\nsteps: 10\n")
     with pytest.raises(InvalidTrainer, match=says):
-        from_file(tmp_path / "job.yaml", (override,), {})
+        from_file(tmp_path / "job.yaml", tuple(override.split(" & ")), {})
 
 
 def test_a_notebook_hears_of_values_that_no_checkpoint_could_keep() -> None:

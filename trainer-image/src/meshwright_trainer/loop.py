@@ -59,7 +59,7 @@ def train(session: Session) -> Ending:
         session.report_durable()
     session.agreement.settle()
     session.flush()
-    ending = Ending.FINISHED if state.step == steps else Ending.TERMINATED
+    ending = Ending.FINISHED if state.step >= steps else Ending.TERMINATED
     session.report(ending, state)
     return ending
 

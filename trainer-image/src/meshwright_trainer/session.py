@@ -72,7 +72,8 @@ class Session:
         self.cadence = Cadence(self.config.checkpoint, self.config.evaluation)
         place = self.launch.place
         self.heldout = None
-        if self.data.heldout is not None:
+        # A job that says when to evaluate wants to hear that it cannot be.
+        if self.data.heldout is not None or self.config.evaluation.every_steps is not None:
             self.heldout = self.data.evaluation(self.dims.batch_rank(place.rank), self.dims.batch_ranks)
 
     @property

@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from meshwright_trainer.cli.processes import run_processes, train_words
 from meshwright_trainer.loop import Ending
 from meshwright_trainer.loop import train as train_loop
 from meshwright_trainer.plan import Launch, from_file, from_plan
+from meshwright_trainer.processes import run_processes, train_words
 from meshwright_trainer.session import session
 from meshwright_trainer.stopping import EXIT_TERMINATED, StopRequest
 

@@ -55,6 +55,8 @@ class Data:
             raise SourceError(
                 "spec.trainer.evaluation.source: the training data are too few documents to hold some out; give a "
                 "source to evaluate on"
+                if self.config.data.factory is None
+                else f"{FACTORY}: there is nothing to evaluate on; give the dataset an attribute `heldout`"
             )
         batches = self.config.evaluation.batches
         return evaluation_batches(self.heldout, self.config.batch.micro, batches, batch_rank, batch_ranks)

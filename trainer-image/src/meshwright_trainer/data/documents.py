@@ -70,8 +70,17 @@ def read_documents(source: str, form: DataFormat) -> tuple[Document, ...]:
 
 
 def form_of(source: str) -> DataFormat:
-    """The form that the name of a source speaks for: JSONLines for `*.jsonl` and `*.jsonl.gz`, else Text."""
-    return DataFormat.JSON_LINES if source.endswith(JSON_LINES_SUFFIXES) else DataFormat.TEXT
+    """The form that names speak for: JSONLines for `*.jsonl`, `*.jsonl.gz` and folders of such files; else Text."""
+    if source.endswith(JSON_LINES_SUFFIXES):
+        return DataFormat.JSON_LINES
+    path = None if source == STANDARD_LIBRARY else _local_path(source)
+    if path is None or not path.is_dir():
+        return DataFormat.TEXT
+    names = [file.name for file in path.rglob("*")]
+    lines_only = not any(name.endswith(TEXT_SUFFIXES) for name in names)
+    return (
+        DataFormat.JSON_LINES if lines_only and any(n.endswith(JSON_LINES_SUFFIXES) for n in names) else DataFormat.TEXT
+    )
 
 
 def is_heldout(name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any, Final
@@ -51,6 +52,7 @@ def build_model(
 
 def _from_factory(spec: ModelSpec, factory: str, offered: Mapping[str, Any]) -> Model:
     made = call_factory(factory, f"{SPEC}.factory", spec.arguments, offered)
+    _check_forward(factory, made.module if isinstance(made, Model) else made)
     named = {"factory": factory, "arguments": dict(spec.arguments or {})}
     if isinstance(made, Model):
         return made if made.identity else replace(made, identity=named)
@@ -60,6 +62,18 @@ def _from_factory(spec: ModelSpec, factory: str, offered: Mapping[str, Any]) -> 
     raise InvalidTrainer(
         (Problem(f"{SPEC}.factory", f"{factory} returned a {kind}; return a torch.nn.Module or a Model"),)
     )
+
+
+def _check_forward(factory: str, module: Any) -> None:
+    """Most modules take tensors; the trainer's contract is the whole micro-batch and a key."""
+    if not isinstance(module, nn.Module):
+        return
+    signature = inspect.signature(module.forward)
+    try:
+        signature.bind("batch", "key")
+    except TypeError as error:
+        say = f"{factory}: forward{signature} cannot be called as forward(batch, key): {error}; batch.tokens has the "
+        raise InvalidTrainer((Problem(f"{SPEC}.factory", f"{say}input"),)) from error
 
 
 def _gpt3(config: TransformerConfig, arguments: Mapping[str, Any]) -> Model:

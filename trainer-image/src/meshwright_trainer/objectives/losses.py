@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from meshwright_trainer.batch import Batch
+from meshwright_trainer.errors import InvalidLaunch
 from meshwright_trainer.objectives.base import Loss
 
 _IGNORED: Final = -100
@@ -39,10 +40,11 @@ class CrossEntropy:
         `correct`, the weighted count of targets that have the highest logit, is there in evaluations only: it costs a
         pass over all logits.
         """
+        _check(logits_BTV, batch.labels)
         logits_NV = logits_BTV.flatten(0, -2)
         logits_NV = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))
         weights_N = batch.weights.flatten().to(logits_NV.dtype)
-        labels_N = batch.labels.flatten()
+        labels_N = batch.labels.flatten().long()
         # A target without weight is not looked at: whatever its label is, and were its logits infinite.
         counted_N = torch.where(weights_N != 0, labels_N, _IGNORED)
         losses_N = F.cross_entropy(
@@ -55,3 +57,15 @@ class CrossEntropy:
         if not logits_BTV.requires_grad:
             sums["correct"] = ((logits_NV.argmax(dim=-1) == labels_N) * weights_N).sum()
         return Loss(sum=(losses_N * weights_N).sum(), sums=sums)
+
+
+def _check(logits: Tensor, labels: Tensor) -> None:
+    """A model or a dataset of one's own may give anything."""
+    if not isinstance(logits, Tensor) or logits.shape[:-1] != labels.shape:
+        found = tuple(logits.shape) if isinstance(logits, Tensor) else f"no tensor but a {type(logits).__name__}"
+        raise InvalidLaunch(
+            f"spec.trainer.model: the output is {found}; cross-entropy needs logits of the labels' shape "
+            f"{tuple(labels.shape)} and one dim more, the classes"
+        )
+    if labels.is_floating_point():
+        raise InvalidLaunch(f"spec.trainer.data: cross-entropy needs whole numbers as labels, not {labels.dtype}")

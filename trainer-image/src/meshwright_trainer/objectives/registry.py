@@ -41,9 +41,15 @@ def build_objective(
     name = spec.name or default_name
     if name not in _BUILT_IN:
         raise _invalid(".name", f"no objective {name!r}; use one of {', '.join(_BUILT_IN)}")
+    arguments = dict(spec.arguments or {})
+    for argument, value in arguments.items():
+        if argument not in _ARGUMENTS[name]:
+            raise _invalid(".arguments", f"{name} knows no {argument}; its arguments: {', '.join(_ARGUMENTS[name])}")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise _invalid(f".arguments.{argument}", f"must be a number, for example 0.1, but it is {value!r:.80}")
     try:
-        return _BUILT_IN[name](dict(spec.arguments or {}), vocabulary_size, mask_token)
-    except (TypeError, ValueError) as error:
+        return _BUILT_IN[name](arguments, vocabulary_size, mask_token)
+    except ValueError as error:
         raise _invalid(".arguments", f"{name}: {error}") from error
 
 
@@ -81,3 +87,6 @@ _BUILT_IN: Final[Mapping[str, Callable[[Mapping[str, Any], int, int | None], Obj
     "NextToken": _next_token,
     "MaskedToken": _masked_token,
 }
+
+_CROSS_ENTROPY: Final = ("label_smoothing", "z_loss")
+_ARGUMENTS: Final = {"NextToken": _CROSS_ENTROPY, "MaskedToken": ("probability", *_CROSS_ENTROPY)}
