@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from safetensors.torch import load_file
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from meshwright_trainer.checkpoint.digest import digest
+from meshwright_trainer.checkpoint.errors import StorageError
 from meshwright_trainer.checkpoint.reader import Checkpoint
+from meshwright_trainer.checkpoint.storage import LocalStorage
 from meshwright_trainer.cli import main
 from meshwright_trainer.loop import Ending
 from meshwright_trainer.notebook import train
@@ -161,6 +163,24 @@ def test_what_is_wrong_with_a_job_is_said_once_for_all_processes(job: Path, capf
     assert main(["train", str(job), "--processes", "2", "--set", "steps=0"]) == 2
     said = capfd.readouterr().err
     assert said.splitlines() == ["meshwright-trainer: spec.trainer.steps: 0 is too small; the least is 1"]
+
+
+def test_a_disk_that_is_full_is_no_fault_of_the_job(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = LocalStorage.write
+
+    def full(storage: LocalStorage, name: str, chunks: Iterable[memoryview]) -> None:
+        if name.startswith("step-00000010"):
+            raise StorageError(f"{name} cannot be written: No space left on device")
+        written(storage, name, chunks)
+
+    monkeypatch.setattr(LocalStorage, "write", full)
+    assert main(["train", str(job)]) == 1
+    assert "step-00000010.a1 was not kept" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert main(["train", str(job)]) == 0
+    assert lines(capsys.readouterr().out)[0]["resumed_from_step"] == 5
 
 
 def test_a_notebook_gets_the_figures(job: Path) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meshwright_trainer.checkpoint.commit import collect, merge, prune, write_failure, write_rank
-from meshwright_trainer.checkpoint.errors import CheckpointError, Fenced
+from meshwright_trainer.checkpoint.errors import CheckpointError, Fenced, SaveError, StorageError
 from meshwright_trainer.checkpoint.fence import check_fence
 from meshwright_trainer.checkpoint.fingerprint import Fingerprint
 from meshwright_trainer.checkpoint.manifest import MANIFEST, Manifest, Name
@@ -142,7 +142,9 @@ class Writer:
             self._thread = None
         error, self._error = self._error, None
         if error is not None:
-            self._saved = None
+            lost, self._saved = self._saved, None
+            if isinstance(error, StorageError):
+                raise SaveError(f"{lost} was not kept: {error}") from error
             raise error
 
     def _run(self, snapshot: _Snapshot) -> None:
