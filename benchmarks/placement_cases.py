@@ -28,7 +28,7 @@ from meshwright.placement.requests import ONE_POD
 from meshwright.placement.resources import Resources
 from meshwright.placement.room import units, usable
 from meshwright.placement.topological import TopologySolver
-from meshwright.placement.topology import Level, Topology
+from meshwright.placement.topology import Level, Topology, Tree
 
 SLICES, MEMBERS = "slices", "members"
 _UNLIMITED = 2**31
@@ -128,7 +128,7 @@ def _largest(case: Case) -> int:
     """How many pods (or slices) would fit where the request wants them."""
     if case.layout is None:
         return 0
-    tree = case.snapshot.tree(case.topology)
+    tree = Tree.of(case.topology, case.snapshot.nodes)
     takers = {node.name for node in case.snapshot.takers(case.role.rules)}
     rooms = [
         case.role.resources.times_in(case.snapshot.free[node.name], _UNLIMITED) if node.name in takers else 0
@@ -148,7 +148,7 @@ def _census(case: Case) -> tuple[int, Counter[str]]:
     Nodes that are not ready, are cordoned or lack a level's label are no part of the topology.
     """
     verdicts: dict[tuple[str, ...], list[str | None]] = {}
-    for node in case.snapshot.tree(case.topology).nodes:
+    for node in Tree.of(case.topology, case.snapshot.nodes).nodes:
         if case.role.rules.obstacle(node) not in (Obstacle.NOT_READY, Obstacle.CORDONED):
             domain = tuple(node.labels[key] for key in case.topology.keys)
             verdicts.setdefault(domain, []).append(_cause(case, node))

@@ -37,7 +37,8 @@ def small(seed: int) -> Instance:
     layout = _layout(chance)
     gpus = chance.choice([2, 4, 8])
     free: list[int] = []
-    while sum(f // gpus for f in free) < layout.pods and len(free) < 14:
+    wanted = layout.pods * chance.choice([1.0, 1.3, 1.6])
+    while sum(f // gpus for f in free) < wanted and len(free) < 14:
         free.append(chance.choice([0, gpus, gpus, 2 * gpus, GPUS]))
     free += [chance.choice([0, gpus, GPUS]) for _ in range(chance.randint(0, 3))]
     names = [f"n{i:02}" for i in range(len(free))]
@@ -72,7 +73,7 @@ def _layout(chance: random.Random) -> Layout:
         for position, (name, size) in enumerate(zip(names[-len(shape) :], shape, strict=True))
     )
     constraints = []
-    if chance.random() < 0.4:
+    if chance.random() < 0.3:
         axis = chance.choice(axes[-1:] if chance.random() < 0.7 else axes)
         level = chance.choice(["spine", "leaf", "leaf", "node"])
         constraints.append(Within(frozenset({axis.name}), level, required=True))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from heapq import nlargest
+from itertools import accumulate, product
 from operator import ne
 
 from meshwright.placement.layout import Axis, Layout, Pattern
@@ -49,13 +51,27 @@ class Cost:
             # Upwards from the nodes; what does not cross a level crosses none above it.
             for level in range(len(weights) - 1, 0, -1):
                 row = domains[level]
-                here = [row[node] for node in nodes]
-                count = _crossings(axis.pattern, here)
+                count = _crossings(axis.pattern, [row[node] for node in nodes])
                 if not count:
                     break
                 crossed += count * weights[level]
             total += crossed * axis.traffic
         return total
+
+    def at_least(self, rooms: Sequence[Sequence[int]]) -> float:
+        """What no placement can undercut: each group by itself in the domains with the most room.
+
+        Args:
+            rooms: by level and domain, the pods that it can hold.
+        """
+        bound = 0.0
+        counts = Counter((group.axis, len(group.pods)) for group in self.groups)
+        for level in range(1, len(self.weights)):
+            largest = nlargest(max((size for _, size in counts), default=0), rooms[level])
+            for (axis, size), count in counts.items():
+                crossings = sum(1 for held in accumulate(largest) if held < size)
+                bound += count * crossings * self.weights[level] * self.layout.axes[axis].traffic
+        return bound
 
     def crossing(self, assignment: Sequence[int]) -> dict[str, float]:
         """Bytes per step that leave domains of each level, by its name, outermost first."""

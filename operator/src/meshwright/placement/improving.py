@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 from meshwright.placement.cost import Cost, Group
 
 _GAIN = 1e-9
 """A change must save this share of the cost, or rounding could make two placements trade places for ever."""
+_FEW = 16
+"""Pods of a gang of which three may change places at once."""
+_SMALL = 32
+"""Nodes of a cluster in which every move is looked at."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ class Improving:
             cost: the prices.
             together: what must not be parted.
             rooms: pods that each node has room for.
-            looks: changes to look at, at most.
+            looks: pods to look at a change of, at most, counting each as often as it is looked at.
         """
         self._cost = cost
         self._together = together
@@ -94,7 +99,7 @@ class Improving:
         while improved and self._looks > 0:
             improved = False
             for pods, targets in self._changes(assignment, free, blocks):
-                self._looks -= 1
+                self._looks -= len(pods)
                 if self._try(assignment, free, pods, targets):
                     improved = True
                 if self._looks <= 0:
@@ -112,15 +117,33 @@ class Improving:
                     theirs = tuple(assignment[pod] for pod in other)
                     if mine != theirs:
                         yield (*block, *other), (*theirs, *mine)
-        for pod in range(len(assignment)):
-            for node, room in enumerate(free):
-                if room > 0 and node != assignment[pod]:
-                    yield (pod,), (node,)
+        open_nodes = self._open(assignment, free)
         for block in blocks:
-            if len(block) > 1:
-                for node, room in enumerate(free):
-                    if room >= len(block):
-                        yield block, (node,) * len(block)
+            for node in open_nodes:
+                if free[node] >= len(block) and any(assignment[pod] != node for pod in block):
+                    yield block, (node,) * len(block)
+
+        if len(assignment) <= _FEW:
+            for a, b, c in permutations(range(len(assignment)), 3):
+                nodes = assignment[b], assignment[c], assignment[a]
+                if a < b and a < c and len(set(nodes)) == 3:
+                    yield (a, b, c), nodes
+            for a, b in permutations(range(len(assignment)), 2):
+                for node in open_nodes:
+                    if free[node] > 0 and node != assignment[a] != assignment[b]:
+                        yield (a, b), (node, assignment[a])
+
+    def _open(self, assignment: Sequence[int], free: Sequence[int]) -> list[int]:
+        """Nodes worth moving to: in a small cluster all with room, else those in use and the roomiest beside them."""
+        if len(free) <= _SMALL:
+            return [node for node, room in enumerate(free) if room > 0]
+        tree, level = self._cost.tree, len(self._cost.tree.levels) - 2
+        used = set(assignment)
+        roomiest = {
+            max(tree.span(level, domain), key=lambda node: (free[node], -node))
+            for domain in {tree.domains[level][node] for node in used}
+        }
+        return sorted(node for node in used | roomiest if free[node] > 0)
 
     def _try(self, assignment: list[int], free: list[int], pods: tuple[int, ...], targets: tuple[int, ...]) -> bool:
         """Makes the change if it saves something."""

@@ -11,7 +11,6 @@ from meshwright.placement.eligibility import ANYWHERE, NodeRules, Obstacle
 from meshwright.placement.layout import Layout
 from meshwright.placement.nodes import NodeCapacity, Taint
 from meshwright.placement.resources import NOTHING, Resources
-from meshwright.placement.topology import Topology, Tree
 
 __all__ = [
     "GangRequest",
@@ -119,7 +118,6 @@ class Snapshot:
     """Nodes that are kept for gangs ahead in the queue."""
     _verdicts: dict[NodeRules, Verdicts] = field(default_factory=dict, repr=False, compare=False)
     """What was found out once; most gangs of a queue are alike, and nodes do not change within a snapshot."""
-    _trees: dict[Topology, Tree] = field(default_factory=dict, repr=False, compare=False)
 
     def free_for(self, gang: GangRequest) -> dict[str, Resources]:
         """What the gang may take of every node. Its own pods count as free: they give way to its new ones."""
@@ -133,12 +131,6 @@ class Snapshot:
     def obstacles(self, rules: NodeRules) -> Counter[Obstacle]:
         """How many of the other nodes do not, by cause."""
         return self._judge(rules).obstacles
-
-    def tree(self, topology: Topology) -> Tree:
-        """All nodes in the order of the topology."""
-        if topology not in self._trees:
-            self._trees[topology] = Tree.of(topology, self.nodes)
-        return self._trees[topology]
 
     def _judge(self, rules: NodeRules) -> Verdicts:
         if rules not in self._verdicts:

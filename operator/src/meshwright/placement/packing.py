@@ -5,16 +5,39 @@ With room counted in whole units (`room.usable`) a place is found whenever there
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import insort
+from collections.abc import Mapping, Sequence
 
 from meshwright.placement.orders import Order
 from meshwright.placement.topology import Tree
+
+_COMPARED = 64
+"""Domains of which it is looked at how they are divided in turn."""
 
 
 class Packing:
     """One order of pods, laid into one domain."""
 
-    def __init__(self, tree: Tree, usable: Sequence[Sequence[int]], units: Sequence[int], order: Order) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        usable: Sequence[Sequence[int]],
+        units: Sequence[int],
+        order: Order,
+        *,
+        best_fit: bool = False,
+    ) -> None:
+        """Prepares.
+
+        Args:
+            tree: the topology.
+            usable: by level and domain, pods that it can hold in whole units.
+            units: by level, pods that must not be parted there.
+            order: the pods, and the blocks that they nest.
+            best_fit: lay each block where it fits most tightly, parting what fits nowhere where there is most room,
+                in place of filling one domain after the other. Which is cheaper depends on what is free.
+        """
+        self._best_fit = best_fit
         self._tree = tree
         self._usable = usable
         self._units = units
@@ -44,11 +67,26 @@ class Packing:
         usable = self._usable[level]
         room = {child: usable[child] for child in children if usable[child]}
         given: dict[int, list[int]] = {}
+        if self._best_fit:
+            block = next((b for b in self._order.blocks if b <= max(room.values())), 1)
+            _fit(_pieces(positions, max(block, self._units[level])), self._units[level], room, given)
+            return given
         rest = positions
         for block in self._order.blocks:
             if block % self._units[level] == 0 and rest:
-                rest = _share(rest, block, room, given)
+                queue = self._queue(level, room, given, block)
+                rest = _share(rest, block, queue, room, given)
         return given
+
+    def _queue(self, level: int, room: Mapping[int, int], given: Mapping[int, list[int]], block: int) -> list[int]:
+        """Which domains to fill first: those in use, or the gang would spread further than it must; then those with the
+        most room for whole blocks; of equal ones the one that is itself the least divided."""
+        below = self._usable[level + 1] if level + 1 < len(self._usable) and len(room) <= _COMPARED else None
+
+        def undivided(domain: int) -> int:
+            return 0 if below is None else -max(below[child] for child in self._tree.children(level, domain))
+
+        return sorted(room, key=lambda d: (d not in given, -(room[d] // block), undivided(d), room[d] % block, d))
 
 
 def tightest(usable: Sequence[int], domains: Sequence[int], count: int) -> int | None:
@@ -57,18 +95,19 @@ def tightest(usable: Sequence[int], domains: Sequence[int], count: int) -> int |
     return min(fitting, key=lambda domain: usable[domain], default=None)
 
 
-def _share(positions: Sequence[int], block: int, room: dict[int, int], given: dict[int, list[int]]) -> Sequence[int]:
-    """Gives whole blocks to the domains with the most room; returns the positions of those that found none.
+def _share(
+    positions: Sequence[int], block: int, queue: list[int], room: dict[int, int], given: dict[int, list[int]]
+) -> Sequence[int]:
+    """Gives whole blocks to one domain after the other; returns the positions of those that found none.
 
     Args:
         positions: what is to be shared out, ascending.
         block: size of a block; positions of one block that were parted before count as a block.
+        queue: domains in the order in which they are filled. Changed.
         room: by domain, what it can still hold. Changed.
         given: by domain, what it holds. Changed.
     """
     pieces = _pieces(positions, block)
-    # Domains that are in use first, or the gang would spread over more of them than it must.
-    queue = sorted(room, key=lambda d: (d not in given, -(room[d] // block), room[d] % block, d))
     left: list[int] = []
     current, waiting = 0, len(positions)
     for piece in pieces:
@@ -90,6 +129,28 @@ def _share(positions: Sequence[int], block: int, room: dict[int, int], given: di
         given.setdefault(home, []).extend(piece)
         waiting -= size
     return left
+
+
+def _fit(pieces: list[list[int]], unit: int, room: dict[int, int], given: dict[int, list[int]]) -> None:
+    """Lays pieces, the longest first, each into the domain that it fills best; parts those that fit nowhere.
+
+    Args:
+        pieces: whole units of positions. Changed.
+        unit: positions that must not be parted.
+        room: by domain, what it can still hold, in whole units. Changed.
+        given: by domain, what it holds. Changed.
+    """
+    pieces.sort(key=len, reverse=True)
+    while pieces:
+        piece = pieces.pop(0)
+        home = min((d for d in room if room[d] >= len(piece)), key=lambda d: room[d], default=None)
+        if home is None:
+            home = max(room, key=lambda d: (room[d], -d))
+            count = room[home] - room[home] % unit
+            piece, rest = piece[:count], piece[count:]
+            insort(pieces, rest, key=lambda p: -len(p))
+        room[home] -= len(piece)
+        given.setdefault(home, []).extend(piece)
 
 
 def _pieces(positions: Sequence[int], block: int) -> list[list[int]]:

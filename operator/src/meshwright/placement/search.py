@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Final
 
 from meshwright.placement.cost import Cost
@@ -14,14 +15,30 @@ from meshwright.placement.packing import Packing
 from meshwright.placement.room import held_axes, units, usable
 from meshwright.placement.topology import Tree
 
-_PLACINGS: Final = 3000
-"""Pods that are placed in all tries together. Small gangs are tried in many ways, large ones in a few."""
 _DOMAINS: Final = 4
 """Domains of each level that are tried."""
 _IMPROVED: Final = 64
 """Gangs of more pods are not improved by small changes."""
-_LOOKS: Final = 4000
-"""Small changes that are looked at in all tries together."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Effort:
+    """How much is tried: fixed numbers, no clock, so that equal input gives equal output."""
+
+    wishes: bool
+    """Whether constraints that nobody asked for are tried as well."""
+    placings: int
+    """Pods that are placed in all tries together: small gangs are tried in many ways, large ones in a few."""
+    best: int
+    """Placements that are improved."""
+    looks: int
+    """Pods in the small changes that are looked at, for each of those."""
+
+    @classmethod
+    def of(cls, tree: Tree, layout: Layout) -> _Effort:
+        """Much where it costs little."""
+        small = len(tree.nodes) * layout.pods <= 8000
+        return cls(True, 1500, 4, 2000) if small else cls(False, 256, 1, 400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,40 +73,64 @@ def cheapest(tree: Tree, rooms: Sequence[int], layout: Layout, constraints: Sequ
         layout: the grid.
         constraints: those to keep.
     """
-    sizes = units(tree, layout, constraints)
-    capacity = usable(tree, rooms, sizes)
+    capacity = usable(tree, rooms, units(tree, layout, constraints))
     if not tree.nodes or capacity[0][0] < layout.pods:
         return None
-    held = held_axes(tree, constraints)
     cost = Cost.of(tree, layout)
-    tries = _tries(tree, capacity, sizes, layout, held, cost)
+    floor = cost.at_least(capacity) * (1 + 1e-9)
+    tries: list[_Try] = []
+    effort = _Effort.of(tree, layout)
+    for wished in _wished(tree, layout, constraints) if effort.wishes else [constraints]:
+        tries += _tries(tree, rooms, layout, wished, cost, floor, max(1, effort.placings // layout.pods))
+        if any(t.cost <= floor for t in tries):
+            break
     tries.sort(key=lambda t: (t.cost, t.rank))
-    if layout.pods <= _IMPROVED and tries[0].cost > 0:
-        tries = _improve(tries, rooms, held, cost)
+    if layout.pods <= _IMPROVED and tries[0].cost > floor:
+        tries = _improve(tries, rooms, held_axes(tree, constraints), cost, effort)
     best = min(tries, key=lambda t: (t.cost, t.rank))
     return Found(tuple(best.nodes), best.cost)
 
 
+def _wished(tree: Tree, layout: Layout, constraints: Sequence[Within]) -> Iterator[tuple[Within, ...]]:
+    """The constraints, and then some that nobody asked for: the heaviest axes kept together in turn at every level.
+
+    Packing takes the fewest domains that hold the gang, which may part heavy groups that whole would fit elsewhere.
+    """
+    yield tuple(constraints)
+    by_weight = [axis.name for axis in sorted(layout.axes, key=lambda a: -a.traffic) if axis.size > 1]
+    for count in range(1, len(by_weight)):
+        for level in tree.levels[1:]:
+            yield (*constraints, Within(frozenset(by_weight[:count]), level.name))
+
+
 def _tries(
     tree: Tree,
-    capacity: Sequence[Sequence[int]],
-    sizes: Sequence[int],
+    rooms: Sequence[int],
     layout: Layout,
-    held: Sequence[frozenset[str]],
+    constraints: Sequence[Within],
     cost: Cost,
+    floor: float,
+    budget: int,
 ) -> list[_Try]:
-    budget = max(1, _PLACINGS // layout.pods)
-    ways = orders(layout, held, limit=min(budget, 24))
+    """Places in several domains and orders, none after one that cannot be undercut."""
+    sizes = units(tree, layout, constraints)
+    capacity = usable(tree, rooms, sizes)
+    pods = layout.pods
+    ways = orders(layout, held_axes(tree, constraints), limit=min(budget, 12))
+    # Blocks may also be ignored, to fill the largest domain to its brim: with one pod left over that can be cheapest.
+    ways += [Order(way.pods, tuple(b for b in way.blocks if b in (pods, 1, *sizes))) for way in ways]
     found: list[_Try] = []
     seen: set[tuple[int, ...]] = set()
-    for level, domain in _homes(tree, capacity, layout.pods):
-        for order in ways:
+    for level, domain in _homes(tree, capacity, pods):
+        for order, best_fit in product(ways, (False, True)):
             if len(found) >= budget:
                 return found
-            nodes = Packing(tree, capacity, sizes, order).into(level, domain)
+            nodes = Packing(tree, capacity, sizes, order, best_fit=best_fit).into(level, domain)
             if tuple(nodes) not in seen:
                 seen.add(tuple(nodes))
-                found.append(_Try(cost.total(nodes) if budget > 1 else 1.0, len(found), order, nodes))
+                found.append(_Try(cost.total(nodes), len(found), order, nodes))
+                if found[-1].cost <= floor:
+                    return found
     return found
 
 
@@ -101,13 +142,14 @@ def _homes(tree: Tree, capacity: Sequence[Sequence[int]], pods: int) -> Iterator
             yield level, domain
 
 
-def _improve(tries: list[_Try], rooms: Sequence[int], held: Sequence[frozenset[str]], cost: Cost) -> list[_Try]:
+def _improve(
+    tries: list[_Try], rooms: Sequence[int], held: Sequence[frozenset[str]], cost: Cost, effort: _Effort
+) -> list[_Try]:
     """Improves the best few."""
     together = Together.of(cost, held)
-    best = tries[:3]
     better = []
-    for each in best:
-        improving = Improving(cost, together, rooms, _LOOKS // len(best))
+    for each in tries[: effort.best]:
+        improving = Improving(cost, together, rooms, effort.looks)
         nodes = improving.improve(list(each.nodes), _blocks(each.order))
         better.append(_Try(cost.total(nodes), each.rank, each.order, nodes))
     return better

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from meshwright.placement.keeping import kept
 from meshwright.placement.layout import Layout, Within
 from meshwright.placement.model import GangRequest, Member, Placed, Refused, Snapshot
+from meshwright.placement.nodes import NodeCapacity
 from meshwright.placement.search import Found, cheapest, fits
 from meshwright.placement.shortfall import explain
 from meshwright.placement.solver import FirstFit, Kind, kinds_of
@@ -39,19 +40,26 @@ class TopologySolver:
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
         self._first_fit = FirstFit()
+        self._tree: Tree | None = None
+        self._tree_nodes: tuple[NodeCapacity, ...] = ()
 
     def place(self, gang: GangRequest, snapshot: Snapshot) -> Placed | None:
         """A node for every pod of the gang, or None."""
         if gang.layout is None or not self.topology.levels or not gang.size:
             return self._first_fit.place(gang, snapshot)
-        for grid in self._grids(gang, snapshot):
-            found = self._best(gang, grid)
-            if found is not None:
-                nodes = {m: grid.tree.nodes[n].name for m, n in zip(grid.members, found.nodes, strict=True)}
-                placed = self._with_others(gang, nodes, snapshot)
-                if placed is not None:
-                    return placed
-        return None
+        nodes = self._place_grid(gang, snapshot)
+        if nodes is None:
+            return None
+        rest = tuple(role for role in gang.roles if role.replicas and (role.role, 0) not in nodes)
+        if not rest:
+            return Placed(nodes)
+        others = replace(gang, roles=rest, layout=None)
+        placed = self._first_fit.place(others, _without(snapshot, gang, nodes))
+        if placed is None:
+            # They need what the grid took: now they choose first.
+            placed = self._first_fit.place(others, _without(snapshot, gang, {}))
+            nodes = self._place_grid(gang, _without(snapshot, gang, placed.nodes)) if placed else None
+        return Placed({**nodes, **placed.nodes}) if placed and nodes else None
 
     def why_not(self, gang: GangRequest, snapshot: Snapshot) -> Refused:
         """What is missing, level by level."""
@@ -61,6 +69,14 @@ class TopologySolver:
             return base
         return explain(grid.tree, grid.rooms, grid.layout, grid.kind, snapshot, base)
 
+    def _place_grid(self, gang: GangRequest, snapshot: Snapshot) -> dict[Member, str] | None:
+        """Nodes of the pods in the grid."""
+        for grid in self._grids(gang, snapshot):
+            found = self._best(gang, grid)
+            if found is not None:
+                return {m: grid.tree.nodes[n].name for m, n in zip(grid.members, found.nodes, strict=True)}
+        return None
+
     def _grids(self, gang: GangRequest, snapshot: Snapshot) -> Iterator[Grid]:
         """The grid without nodes that are to be avoided, then with them."""
         layout = gang.layout
@@ -68,14 +84,20 @@ class TopologySolver:
         kind = next((k for k in kinds if layout and len(k.members) == layout.pods), None)
         if layout is None or kind is None:
             return
-        tree, free = snapshot.tree(self.topology), snapshot.free_for(gang)
+        tree, free = self._tree_of(snapshot.nodes), snapshot.free_for(gang)
+        pods = layout.pods
         for avoid in [gang.avoid, frozenset[str]()] if gang.avoid else [gang.avoid]:
             takers = {node for node in kind.nodes if node not in avoid}
             rooms = tuple(
-                kind.resources.times_in(free[node.name], layout.pods) if node.name in takers else 0
-                for node in tree.nodes
+                kind.resources.times_in(free[node.name], pods) if node.name in takers else 0 for node in tree.nodes
             )
             yield Grid(kind, kind.members, layout, tree, rooms)
+
+    def _tree_of(self, nodes: tuple[NodeCapacity, ...]) -> Tree:
+        """The tree of the nodes, which seldom change between two placements."""
+        if self._tree is None or nodes != self._tree_nodes:
+            self._tree, self._tree_nodes = Tree.of(self.topology, nodes), nodes
+        return self._tree
 
     def _best(self, gang: GangRequest, grid: Grid) -> Found | None:
         """The cheapest place with as many of the preferred constraints as can be had."""
@@ -89,19 +111,14 @@ class TopologySolver:
                 return cheapest(grid.tree, grid.rooms, grid.layout, constraints)
         return None
 
-    def _with_others(self, gang: GangRequest, nodes: Mapping[Member, str], snapshot: Snapshot) -> Placed | None:
-        """Adds the pods that are not in the grid."""
-        rest = tuple(role for role in gang.roles if role.replicas and (role.role, 0) not in nodes)
-        if not rest:
-            return Placed(nodes)
-        # The gang's own old pods give way, so the others are placed on what is free without them.
-        free = snapshot.free_for(gang)
-        resources = {role.role: role.resources for role in gang.roles}
-        for (role, _), node in nodes.items():
-            free[node] -= resources[role]
-        others = replace(gang, roles=rest, layout=None)
-        placed = self._first_fit.place(others, replace(snapshot, free=free, own={}))
-        return placed and Placed({**nodes, **placed.nodes})
+
+def _without(snapshot: Snapshot, gang: GangRequest, taken: Mapping[Member, str]) -> Snapshot:
+    """The same moment after some pods of the gang were placed; its old pods give way, so they are left out."""
+    free = snapshot.free_for(gang)
+    resources = {role.role: role.resources for role in gang.roles}
+    for (role, _), node in taken.items():
+        free[node] -= resources[role]
+    return replace(snapshot, free=free, own={uid: held for uid, held in snapshot.own.items() if uid != gang.job_uid})
 
 
 def _wishes(tree: Tree, constraints: tuple[Within, ...]) -> Iterator[tuple[Within, ...]]:
