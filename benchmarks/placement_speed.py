@@ -4,7 +4,7 @@
 
 Trees of leaves with 16 nodes and spines with 20 leaves, half busy, random gangs of 8 to 512 pods of a whole node and of
 half a node. Each round places one gang in a new snapshot, as the operator does: verdicts on nodes, free room and the
-search are in the figure; the tree is built in the first round only, since nodes' labels seldom change.
+search are in the figure; the tree is built before, since nodes' labels seldom change.
 Prints one JSON line per size of cluster.
 """
 
@@ -54,6 +54,7 @@ def milliseconds(nodes: int, rounds: int) -> Iterator[float]:
     chance = random.Random(nodes)
     solver = TopologySolver(TOPOLOGY)
     room = cluster(nodes, chance)
+    solver.place(gang(layout(chance), GPUS), room)  # builds the tree
     for _ in range(rounds):
         request = gang(layout(chance), chance.choice([4, 8]))
         fresh = replace(room, _verdicts={})

@@ -217,3 +217,12 @@ def test_members_of_all_roles_are_placed_once() -> None:
     assert placed
     expected: set[Member] = {("worker", i) for i in range(6)}
     assert set(placed.nodes) == expected
+
+
+def test_roles_that_no_grid_covers_go_by_first_fit_unless_something_is_required() -> None:
+    gang = a_gang("u", a_role(2, gpus=1), a_role(1, "ps", gpus=2))
+    fields = {name: getattr(gang, name) for name in gang.__dataclass_fields__}
+    snapshot = a_snapshot(nodes_of({"a": [1, 1, 2]}))
+    loose, strict = mesh(2, 2), mesh(2, 2, within=[held("tensor", "leaf")])
+    assert TopologySolver(TREE).place(GangRequest(**{**fields, "layout": loose}), snapshot)
+    assert TopologySolver(TREE).place(GangRequest(**{**fields, "layout": strict}), snapshot) is None

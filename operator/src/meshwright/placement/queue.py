@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from meshwright.placement.eligibility import NodeRules
+from meshwright.placement.layout import Layout
 from meshwright.placement.model import GangRequest, Placed, Refused, Snapshot
 from meshwright.placement.reasons import turn
 from meshwright.placement.resources import Resources
@@ -57,7 +58,7 @@ def admit(
 
 
 # As long as nothing is given away, gangs of one shape get one answer: a thousand like jobs cost one look.
-_Shape = tuple[tuple[tuple[int, Resources, NodeRules], ...], str]
+_Shape = tuple[tuple[tuple[int, Resources, NodeRules], ...], Layout | None, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def _turn(gang: GangRequest) -> tuple[bool, int, datetime, str]:
 def _shape(gang: GangRequest) -> _Shape:
     # A gang that already has places, or nodes to avoid, is like no other.
     alone = gang.job_uid if gang.prefer or gang.avoid else ""
-    return tuple((role.replicas, role.resources, role.rules) for role in gang.roles), alone
+    return tuple((role.replicas, role.resources, role.rules) for role in gang.roles), gang.layout, alone
 
 
 def _usable(gang: GangRequest, empty: Snapshot) -> frozenset[str]:

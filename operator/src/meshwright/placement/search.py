@@ -37,8 +37,8 @@ class _Effort:
     @classmethod
     def of(cls, tree: Tree, layout: Layout) -> _Effort:
         """Much where it costs little."""
-        small = len(tree.nodes) * layout.pods <= 8000
-        return cls(True, 1500, 4, 2000) if small else cls(False, 256, 1, 400)
+        small = len(tree.nodes) * layout.pods <= 1000
+        return cls(True, 1500, 4, 2000) if small else cls(False, 256, 1, 300)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,9 @@ class TopologySolver:
 
     def place(self, gang: GangRequest, snapshot: Snapshot) -> Placed | None:
         """A node for every pod of the gang, or None."""
-        if gang.layout is None or not self.topology.levels or not gang.size:
-            return self._first_fit.place(gang, snapshot)
+        if not self.topology.levels or not gang.size or _grid_kind(gang, snapshot) is None:
+            required = gang.layout is not None and any(c.required for c in gang.layout.constraints)
+            return None if required and self.topology.levels else self._first_fit.place(gang, snapshot)
         nodes = self._place_grid(gang, snapshot)
         if nodes is None:
             return None
@@ -80,8 +81,7 @@ class TopologySolver:
     def _grids(self, gang: GangRequest, snapshot: Snapshot) -> Iterator[Grid]:
         """The grid without nodes that are to be avoided, then with them."""
         layout = gang.layout
-        kinds = kinds_of(gang, snapshot)
-        kind = next((k for k in kinds if layout and len(k.members) == layout.pods), None)
+        kind = _grid_kind(gang, snapshot)
         if layout is None or kind is None:
             return
         tree, free = self._tree_of(snapshot.nodes), snapshot.free_for(gang)
@@ -110,6 +110,12 @@ class TopologySolver:
                     return found
                 return cheapest(grid.tree, grid.rooms, grid.layout, constraints)
         return None
+
+
+def _grid_kind(gang: GangRequest, snapshot: Snapshot) -> Kind | None:
+    """The pods of the gang that its layout is about."""
+    pods = gang.layout.pods if gang.layout else -1
+    return next((kind for kind in kinds_of(gang, snapshot) if len(kind.members) == pods), None)
 
 
 def _without(snapshot: Snapshot, gang: GangRequest, taken: Mapping[Member, str]) -> Snapshot:
