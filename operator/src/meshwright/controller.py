@@ -17,6 +17,8 @@ from meshwright.gang_queue import GangQueue
 from meshwright.jobs import Jobs
 from meshwright.lifecycle.phases import TERMINAL
 from meshwright.lookups import Lookups
+from meshwright.placement.presets import PRESETS
+from meshwright.placement.topological import TopologySolver
 from meshwright.progress import ProgressBoard
 from meshwright.reconcile import Recorder, Surroundings, reconcile
 from meshwright.restoring import restore_reservation
@@ -48,7 +50,8 @@ class Reconciler:
         self._leadership = leadership
         self._jobs = Jobs()
         self._work = WorkQueue()
-        queue = GangQueue(pods, nodes)
+        solver = TopologySolver(PRESETS[settings.topology]) if settings.topology else None
+        queue = GangQueue(pods, nodes, solver)
         self.board = ProgressBoard()
         self.board.on_report = self._reported
         self._world = Surroundings(api, self._jobs, pods, nodes, queue, Lookups(api), settings, recorder, self.board)

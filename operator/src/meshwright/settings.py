@@ -13,6 +13,7 @@ from typing import Any, Final, get_args
 
 from meshwright.logs import LogFormat
 from meshwright.metrics import operator_version
+from meshwright.placement.presets import PRESETS
 from meshwright.rendering.settings import RenderSettings
 
 ENV_PREFIX: Final = "MESHWRIGHT_"
@@ -78,6 +79,11 @@ class Settings:
     progress_seconds: float = _setting(30.0, "least time between two status writes that only refresh counts")
     node_lost_seconds: float = _setting(10.0, "for how long a node must be not ready to be called lost")
 
+    topology: str = _setting(
+        "",
+        "labels that say where nodes stand, so that gangs are placed by topology; without it they go by first fit",
+        choices=("", *PRESETS),
+    )
     jobs_pod_security: str = _setting(
         "baseline", "Pod Security level that pods of user templates are made for", choices=("baseline", "restricted")
     )

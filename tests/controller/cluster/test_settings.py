@@ -80,3 +80,10 @@ def test_every_setting_says_what_it_is() -> None:
 )
 def test_agents_report_to_the_charts_service_unless_told_otherwise(argv: list[str], endpoint: str) -> None:
     assert parse(argv, {}).heartbeat_endpoint == endpoint
+
+
+def test_a_topology_is_one_of_the_presets_or_none() -> None:
+    assert parse([], {}).topology == ""
+    assert parse([], {"MESHWRIGHT_TOPOLOGY": "topograph"}).topology == "topograph"
+    with pytest.raises(InvalidSettings, match="topology cannot be 'mine'"):
+        parse([], {"MESHWRIGHT_TOPOLOGY": "mine"})

@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.placement.layout import Axis, Layout, Pattern, Within, compact
-from meshwright.placement.model import GangRequest, Member, Placed, Snapshot
+from meshwright.placement.model import GangRequest, Member, Placed, Refused, Snapshot
 from meshwright.placement.nodes import NodeCapacity
+from meshwright.placement.queue import admit
 from meshwright.placement.solver import FirstFit
 from meshwright.placement.topological import TopologySolver
 from meshwright.placement.topology import HOSTNAME, Level, Topology
@@ -226,3 +227,23 @@ def test_roles_that_no_grid_covers_go_by_first_fit_unless_something_is_required(
     loose, strict = mesh(2, 2), mesh(2, 2, within=[held("tensor", "leaf")])
     assert TopologySolver(TREE).place(GangRequest(**{**fields, "layout": loose}), snapshot)
     assert TopologySolver(TREE).place(GangRequest(**{**fields, "layout": strict}), snapshot) is None
+
+
+def test_of_two_gangs_that_fit_alone_but_not_together_one_runs_and_the_other_is_told_why() -> None:
+    layout = mesh(2, 2, within=[held("tensor", "leaf")])
+    fields = {name: getattr(a_grid(layout), name) for name in GangRequest.__dataclass_fields__}
+    gangs = [GangRequest(**{**fields, "job_uid": uid}) for uid in ("first", "second")]
+    verdicts = admit(gangs, a_snapshot(nodes_of({"a": [1, 1, 1], "b": [1, 1, 1]})), TopologySolver(TREE))
+    assert isinstance(verdicts["first"], Placed)
+    refused = verdicts["second"]
+    assert isinstance(refused, Refused)
+    assert "there is room for 2" in refused.message
+
+
+def test_gangs_that_differ_in_their_layout_alone_get_answers_of_their_own() -> None:
+    fields = {name: getattr(a_grid(compact(4)), name) for name in GangRequest.__dataclass_fields__}
+    strict = mesh(2, 2, within=[held("data", "leaf"), held("tensor", "leaf")])
+    gangs = [GangRequest(**{**fields, "job_uid": "1", "layout": strict}), GangRequest(**{**fields, "job_uid": "2"})]
+    verdicts = admit(gangs, a_snapshot(nodes_of({"a": [1, 1], "b": [1, 1]})), TopologySolver(TREE))
+    assert isinstance(verdicts["1"], Refused)
+    assert isinstance(verdicts["2"], Placed)

@@ -12,7 +12,7 @@ from meshwright.placement.errors import InvalidQuantity
 from meshwright.placement.requests import pod_requests
 from meshwright.placement.resources import Resources
 from meshwright.rendering.gang import pod_manifest, request
-from tests.controller.rendering.jobs import TORCHRUN, UID, a_container, a_job, a_role, frozen
+from tests.controller.rendering.jobs import TORCHRUN, UID, a_container, a_job, a_role, a_trained_job, frozen
 
 
 def test_a_gang_asks_for_what_its_pods_will_hold() -> None:
@@ -51,3 +51,28 @@ def test_a_template_with_nonsense_for_an_amount_is_named() -> None:
     nonsense = {"resources": {"requests": {"cpu": "many"}}}
     with pytest.raises(InvalidQuantity, match="'many'"):
         request(a_job(a_role(container=nonsense)))
+
+
+def test_a_mesh_over_several_pods_is_laid_out_as_a_grid_of_pods() -> None:
+    """With two processes in a pod, the shards of a replica are in one, and only replicas are between pods."""
+    role = {"name": "worker", "processesPerPod": 2}
+    layout = request(a_trained_job(role, parallelism={"data": 4, "shard": 2, "shardStage": 3})).layout
+    assert layout is not None
+    assert [(axis.name, axis.size) for axis in layout.axes if axis.size > 1] == [("data", 4)]
+    assert layout.pods == 4
+
+
+@pytest.mark.parametrize(
+    ("roles", "pods"),
+    [
+        ([a_role(4, gpus_per_pod=8)], 4),
+        ([a_role(1, name="master", gpus_per_pod=8), a_role(3, gpus_per_pod=8)], 4),
+        ([a_role(4, gpus_per_pod=8), a_role(2, name="ps")], 4),
+        ([a_role(4)], None),
+        ([a_role(1, gpus_per_pod=8)], None),
+    ],
+    ids=["workers", "master", "servers beside", "no GPUs", "one pod"],
+)
+def test_pods_with_gpus_want_to_be_close_to_each_other(roles: list[dict[str, Any]], pods: int | None) -> None:
+    layout = request(a_job(*roles)).layout
+    assert (layout and layout.pods) == pods

@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from meshwright.placement.eligibility import NodeRules
+from meshwright.placement.layout import Layout, compact
 from meshwright.placement.model import GangRequest, Member, Placed, Reservation, RoleRequest
 from meshwright.placement.requests import pod_requests
+from meshwright.placement.traffic import mesh_axes
 from meshwright.rendering.agent import heartbeat
 from meshwright.rendering.errors import PlanMismatch, RenderingError
 from meshwright.rendering.frozen import FrozenPlan
@@ -67,7 +69,24 @@ def request(
         priority=priority,
         avoid=avoid,
         prefer=prefer or {},
+        layout=_layout(world),
     )
+
+
+def _layout(world: World) -> Layout | None:
+    """What the gang wants of the topology: its mesh, or to be close together where it has GPUs; one pod wants nothing.
+
+    A mesh is a grid of pods only where all pods hold equally many ranks.
+    """
+    if world.pods == 1:
+        return None
+    if world.trainer is not None and len({role.processes_per_pod for role in world.roles}) == 1:
+        axes = mesh_axes((axis.name, axis.size) for axis in world.mesh())
+        return Layout.of_mesh(axes, world.roles[0].processes_per_pod)
+    gpus = {role.gpus_per_pod for role in world.roles}
+    if len(gpus) == 1:
+        return None if gpus == {0} else compact(world.pods)
+    return compact(max(world.roles, key=lambda role: role.replicas * role.gpus_per_pod).replicas)
 
 
 def freeze(
