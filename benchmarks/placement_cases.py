@@ -81,7 +81,7 @@ def _layout(levels: Sequence[str], request: Mapping[str, Any]) -> Layout | None:
     mode, level, piece = request["mode"], request.get("level"), request.get("slice")
     within = []
     if mode != "unconstrained":
-        if level not in levels:
+        if level is None or level not in levels:
             return None
         within.append(Within(frozenset({SLICES, MEMBERS}), level, required=mode == "required"))
     size = 1

@@ -29,7 +29,7 @@ class Exact:
     """None if there is no place."""
 
 
-def exact(instance: Instance, topology: Topology, seconds: float = 20.0) -> Exact:
+def exact(instance: Instance, topology: Topology, seconds: float) -> Exact:
     """The cheapest place. Traffic and prices (one over bandwidth) must be whole numbers."""
     model = cp_model.CpModel()
     layout, (role,) = instance.layout, instance.gang.roles

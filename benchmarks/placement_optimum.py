@@ -1,6 +1,6 @@
 """Cost of placements against the exact optimum, on small random clusters; first fit on the same ones beside it.
 
-    python -m benchmarks.placement_optimum [--instances N] [--seed S]
+    python -m benchmarks.placement_optimum [--instances N] [--seed S] [--seconds T]
 
 Prints one JSON line per figure. Only instances with a proven optimum above 0 count; where the optimum is 0 ours must
 be too. A verdict that differs from the exact one ends the run with an error.
@@ -43,7 +43,7 @@ class Compared:
         return self.ours >= self.optimum - 1e-6 and (self.optimum > 0 or self.ours == 0)
 
 
-def compare(seeds: Iterable[int], seconds: float = 20.0) -> Iterator[Compared]:
+def compare(seeds: Iterable[int], seconds: float = 6.0) -> Iterator[Compared]:
     """Every instance whose answer was proven."""
     for seed in seeds:
         instance = small(seed)
@@ -89,8 +89,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--instances", type=int, default=300, help="random instances; those with a place count")
     parser.add_argument("--seed", type=int, default=0, help="seed of the first instance; the others follow")
+    parser.add_argument("--seconds", type=float, default=6.0, help="time for the proof of one instance")
     given = parser.parse_args()
-    found = list(compare(range(given.seed, given.seed + given.instances)))
+    found = list(compare(range(given.seed, given.seed + given.instances), given.seconds))
     for line in figures(found):
         print(json.dumps(line))
     wrong = [c.seed for c in found if not c.agree]

@@ -11,11 +11,11 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def compared() -> list[Compared]:
-    return list(compare(range(1000, 1020), seconds=5))
+    return list(compare(range(1000, 1014), seconds=3))
 
 
 def test_verdicts_are_the_exact_ones_and_no_cost_is_below_the_optimum(compared: list[Compared]) -> None:
-    assert len(compared) >= 12
+    assert len(compared) >= 8
     assert [c.seed for c in compared if not c.agree] == []
 
 

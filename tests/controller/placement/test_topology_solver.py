@@ -132,6 +132,13 @@ def test_a_restarted_gang_keeps_its_places_and_a_lost_pod_stays_near() -> None:
     assert placed[1] in ("c-1", "c-2")
 
 
+def test_a_wish_moves_no_gang_that_is_restarted() -> None:
+    nodes = nodes_of({"a": [1, 1], "b": [1, 1], "c": [1, 1]})
+    before = {("worker", 0): "a-0", ("worker", 1): "b-0"}
+    layout = mesh(1, 2, within=[held("tensor", "leaf", required=False)])
+    assert place(layout, a_snapshot(nodes), prefer=before) == ["a-0", "b-0"]
+
+
 def test_pods_beside_the_grid_get_what_is_left() -> None:
     gang = a_gang("u", a_role(4, gpus=1), a_role(1, "ps", gpus=2))
     gang = GangRequest(**{**{k: getattr(gang, k) for k in gang.__dataclass_fields__}, "layout": mesh(2, 2)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from meshwright.placement.cost import Cost
+from meshwright.placement.cost import Cost, Group
 from meshwright.placement.improving import Together
 from meshwright.placement.layout import Layout, Within
 from meshwright.placement.room import held_axes
@@ -40,8 +40,7 @@ def kept(
     for pod in (p for p, node in enumerate(nodes) if node < 0):
         # Groups are priced over the pods that have a place already.
         known = [
-            type(group)(group.axis, tuple(p for p in group.pods if nodes[p] >= 0 or p == pod))
-            for group in mine.get(pod, ())
+            Group(group.axis, tuple(p for p in group.pods if nodes[p] >= 0 or p == pod)) for group in mine.get(pod, ())
         ]
         best: tuple[float, int, int] | None = None
         for node in _one_of_each_kind(tree, free):
@@ -58,7 +57,7 @@ def kept(
 
 
 def _one_of_each_kind(tree: Tree, free: Sequence[int]) -> list[int]:
-    """Of the nodes in one lowest switch domain the fullest one, and every node that is in use: the others are alike."""
+    """Of the nodes in one lowest domain the fullest that has room: for a pod from elsewhere they are alike."""
     above = tree.domains[-2]
     best: dict[int, int] = {}
     for node, room in enumerate(free):

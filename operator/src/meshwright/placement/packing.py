@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from meshwright.placement.orders import Order
 from meshwright.placement.topology import Tree
 
-_COMPARED = 64
-"""Domains of which it is looked at how they are divided in turn."""
+_COMPARED = 512
+"""Nodes of a cluster in which equal domains are told apart by how their room is divided."""
 
 
 class Packing:
@@ -81,12 +81,12 @@ class Packing:
     def _queue(self, level: int, room: Mapping[int, int], given: Mapping[int, list[int]], block: int) -> list[int]:
         """Which domains to fill first: those in use, or the gang would spread further than it must; then those with the
         most room for whole blocks; of equal ones the one that is itself the least divided."""
-        below = self._usable[level + 1] if level + 1 < len(self._usable) and len(room) <= _COMPARED else None
+        nodes = self._usable[-1] if len(self._usable[-1]) <= _COMPARED else []
 
-        def undivided(domain: int) -> int:
-            return 0 if below is None else -max(below[child] for child in self._tree.children(level, domain))
+        def divided(domain: int) -> list[int]:
+            return sorted(-nodes[node] for node in self._tree.span(level, domain)) if nodes else []
 
-        return sorted(room, key=lambda d: (d not in given, -(room[d] // block), undivided(d), room[d] % block, d))
+        return sorted(room, key=lambda d: (d not in given, -(room[d] // block), divided(d), room[d] % block, d))
 
 
 def tightest(usable: Sequence[int], domains: Sequence[int], count: int) -> int | None:

@@ -103,11 +103,15 @@ class TopologySolver:
         """The cheapest place with as many of the preferred constraints as can be had."""
         if any(grid.tree.level(c.level) is None for c in grid.layout.constraints if c.required):
             return None
+        before = {i: gang.prefer[m] for i, m in enumerate(grid.members) if m in gang.prefer}
+        if before:
+            # What is only preferred moves no gang that runs.
+            required = tuple(c for c in grid.layout.constraints if c.required)
+            found = kept(grid.tree, grid.rooms, grid.layout, required, before)
+            if found is not None:
+                return found
         for constraints in _wishes(grid.tree, grid.layout.constraints):
             if fits(grid.tree, grid.rooms, grid.layout, constraints):
-                before = {i: gang.prefer[m] for i, m in enumerate(grid.members) if m in gang.prefer}
-                if before and (found := kept(grid.tree, grid.rooms, grid.layout, constraints, before)):
-                    return found
                 return cheapest(grid.tree, grid.rooms, grid.layout, constraints)
         return None
 
