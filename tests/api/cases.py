@@ -459,9 +459,9 @@ def _without(key: str) -> Json:
     return job
 
 
-def _kept(path: str, *mounts: str) -> Json:
+def _kept(path: str, *mounts: str, **checkpoint: str) -> Json:
     """A job that keeps its checkpoints there, with volumes mounted at these paths."""
-    job = a_trained_job(checkpoint={"path": path})
+    job = a_trained_job(checkpoint={"path": path, **checkpoint})
     claim = {"persistentVolumeClaim": {"claimName": "c"}}
     job["spec"]["volumes"] = [{"name": f"v{i}", "mountPath": mount, **claim} for i, mount in enumerate(mounts)]
     return job
@@ -507,8 +507,8 @@ TRAINER = (
     ),
     Case(
         "trainer-resume-from",
-        a_trained_job(checkpoint={"resume": "From"}),
-        a_trained_job(checkpoint={"resume": "From", "resumeFrom": "/c/step-00000001.a1"}),
+        _kept("/c", "/c", resume="From"),
+        _kept("/c", "/c", resume="From", resumeFrom="/c/step-00000001.a1"),
         ("spec.trainer.checkpoint.resumeFrom",),
     ),
     Case(
