@@ -30,6 +30,7 @@ from meshwright_trainer.keeping import Keeper
 from meshwright_trainer.mesh import BACKENDS, ParallelDims
 from meshwright_trainer.models.base import Model
 from meshwright_trainer.models.registry import build_model
+from meshwright_trainer.objectives.base import Objective
 from meshwright_trainer.objectives.registry import build_objective
 from meshwright_trainer.plan import Launch, Place
 from meshwright_trainer.plugins import add_code
@@ -169,15 +170,9 @@ def session(launch: Launch, stop: StopRequest, *more: Sink) -> Iterator[Session]
     _set_determinism(launch.config)
     data = build_data(launch.config)
     with process_group(launch.place, device):
-        model = model_of(launch.config, data)
+        model = model_of(launch.config, data.vocabulary_size)
         dims = ParallelDims.of(launch.config.parallelism, launch.place.world_size)
-        objective = build_objective(
-            launch.config.objective,
-            model.objective,
-            vocabulary_size=data.vocabulary_size,
-            mask_token=data.tokenizer.mask,
-        )
-        engine = build_engine(launch.config, dims, model, objective, device)
+        engine = build_engine(launch.config, dims, model, objective_of(launch.config, model, data), device)
         keeper = Keeper.open(launch, model, data)
         sinks = [*_sinks(launch, keeper), *more]
         try:
@@ -188,9 +183,16 @@ def session(launch: Launch, stop: StopRequest, *more: Sink) -> Iterator[Session]
                 sink.close()
 
 
-def model_of(config: TrainerConfig, data: Data) -> Model:
+def model_of(config: TrainerConfig, vocabulary_size: int) -> Model:
     """The model of a run, its parameters not drawn yet."""
-    return build_model(config.model, vocabulary_size=data.vocabulary_size, sequence_length=config.batch.sequence_length)
+    return build_model(config.model, vocabulary_size=vocabulary_size, sequence_length=config.batch.sequence_length)
+
+
+def objective_of(config: TrainerConfig, model: Model, data: Data) -> Objective:
+    """What a run minimises: what its job names, else the model's own."""
+    return build_objective(
+        config.objective, model.objective, vocabulary_size=data.vocabulary_size, mask_token=data.tokenizer.mask
+    )
 
 
 def device_of(place: Place) -> torch.device:

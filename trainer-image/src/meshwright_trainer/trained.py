@@ -20,9 +20,8 @@ from meshwright_trainer.engines.synchronous import build_engine
 from meshwright_trainer.keeping import kept_tokenizer
 from meshwright_trainer.mesh import ParallelDims
 from meshwright_trainer.models.base import Model
-from meshwright_trainer.models.registry import build_model
-from meshwright_trainer.objectives.registry import build_objective
 from meshwright_trainer.plugins import add_code
+from meshwright_trainer.session import model_of, objective_of
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,8 @@ class Trained:
     vocabulary_size: int
     """Ids of its data are below it."""
     _checkpoint: Checkpoint
+    _data: Data | None
+    """Where the vocabulary's size is the dataset's own, so that it was built already."""
 
     @property
     def checkpoint(self) -> str:
@@ -75,13 +76,8 @@ class Trained:
         Raises:
             DataError: the data cannot be read, or there is nothing to judge on.
         """
-        data: Data = build_data(self.config)
-        objective = build_objective(
-            self.config.objective,
-            self.model.objective,
-            vocabulary_size=data.vocabulary_size,
-            mask_token=data.tokenizer.mask,
-        )
+        data = self._data or build_data(self.config)
+        objective = objective_of(self.config, self.model, data)
         engine = build_engine(self.config, ParallelDims(), self.model, objective, torch.device("cpu"))
         self._checkpoint.load_weights(engine.pieces(), ())
         engine.restore(engine.scalars())
@@ -105,9 +101,9 @@ def open_trained(location: str, *, source: str | None = None, batches: int | Non
     add_code(config.code)
     kept = kept_tokenizer(checkpoint)
     tokenizer = load_tokenizer(config.data.tokenizer) if kept is None else BPE(kept, name="the checkpoint's tokenizer")
-    vocabulary = build_data(config).vocabulary_size if config.data.factory else tokenizer.vocabulary_size
-    model = build_model(config.model, vocabulary_size=vocabulary, sequence_length=config.batch.sequence_length)
-    return Trained(config, model, tokenizer, vocabulary, checkpoint)
+    data = build_data(config) if config.data.factory else None
+    vocabulary = (data or tokenizer).vocabulary_size
+    return Trained(config, model_of(config, vocabulary), tokenizer, vocabulary, checkpoint, data)
 
 
 def _for_one_process(section: Mapping[str, Any], source: str | None, batches: int | None) -> dict[str, Any]:
