@@ -219,16 +219,6 @@ class TrainerConfig(ApiModel):
     logging: Logging
     """Where figures go."""
 
-    @property
-    def micro_batches(self) -> int:
-        """Micro-batches in a step over all ranks."""
-        return self.batch.global_ // self.batch.micro
-
-    @property
-    def accumulation(self) -> int:
-        """Micro-batches in a step on each rank."""
-        return self.micro_batches // (self.parallelism.data * self.parallelism.shard)
-
 
 def trainer_config(section: Mapping[str, Any], world_size: int, size: str = "") -> TrainerConfig:
     """Reads a trainer section, filled or not; `size` says for people how `world_size` comes about.
