@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import sys
 import time
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from devcluster.errors import AlreadyRunningError, ApiError
 from devcluster.node import isolation
 from devcluster.node.sandbox.launch import NONE
 from devcluster.node.settings import IsolationChoice
+from devcluster.ports import free_port
 from devcluster.supervisor import Client
 from meshwright_api import names
 
@@ -96,7 +96,7 @@ def install(cluster: Cluster) -> Path:
 
 def start_operator(cluster: Cluster, places: Places, kubeconfig: Path) -> str:
     """Starts the operator under the cluster's supervisor, so that it ends with it; returns the URL of its metrics."""
-    port, heartbeats = _free_port(), _free_port()
+    port, heartbeats = free_port(), free_port()
     flags = {
         "kubeconfig": kubeconfig,
         "lease-namespace": SYSTEM,
@@ -186,9 +186,3 @@ def _wait_served(cluster: Cluster) -> None:
             if time.monotonic() > deadline:
                 raise DemoError(f"the TrainingJob API does not come up: {error}") from None
         time.sleep(0.1)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

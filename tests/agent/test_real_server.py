@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,6 +12,7 @@ import aiohttp
 import pytest
 
 from devcluster.cluster import Cluster
+from devcluster.ports import free_port
 from meshwright.cluster.api import ApiServer
 from meshwright.cluster.caches import PodCache
 from meshwright.cluster.credentials import Credentials
@@ -91,12 +91,6 @@ class Operators:
         return next(i for i, leadership in enumerate(self.leaderships) if leadership.held.is_set())
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture
 async def operators(cluster: Cluster) -> AsyncIterator[Operators]:
     kubeconfig = install(cluster)
@@ -106,7 +100,7 @@ async def operators(cluster: Cluster) -> AsyncIterator[Operators]:
         for name in "ab":
             api = ApiServer(await Credentials.find(str(kubeconfig)))
             stack.push_async_callback(api.close)
-            port = _free_port()
+            port = free_port()
             settings = Settings(
                 lease_namespace=SYSTEM,
                 lease_name=ACCOUNT,

@@ -6,13 +6,14 @@ import fcntl
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
+
+from devcluster.ports import free_port
 
 SMALLEST_PIPE = 4096
 """So that rank 0, which logs each step, cannot run more than about 50 steps ahead of its reader."""
@@ -117,9 +118,3 @@ class Gang:
 
     def _file(self, rank: int, name: str) -> Path:
         return self.files / f"rank-{rank}.{name}"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

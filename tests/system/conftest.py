@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from devcluster.cluster import Cluster
+from devcluster.ports import free_port
 from tests.installing import SYSTEM, install
 from tests.system.operators import Operator
 from tests.system.stage import Stage
@@ -72,10 +72,3 @@ def hearing(ground: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     operator.start()
     yield operator
     operator.stop()
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
