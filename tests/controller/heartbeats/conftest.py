@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -15,7 +13,6 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from meshwright import logs
 from meshwright.cluster.api import ApiServer
 from meshwright.cluster.caches import PodCache
 from meshwright.cluster.credentials import Credentials
@@ -101,33 +98,6 @@ def a_report(index: int = 0, **changes: Any) -> Json:
     return report | changes
 
 
-@pytest.fixture(autouse=True)
-def no_secrets_left_over() -> Iterator[None]:
-    yield
-    logs._known.clear()
-
-
-@pytest.fixture
-def stub() -> Iterator[StubKube]:
-    server = StubKube().start()
-    yield server
-    server.stop()
-
-
-def write_kubeconfig(folder: Path, server: str) -> str:
-    path = folder / "kubeconfig"
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "test",
-        "clusters": [{"name": "test", "cluster": {"server": server}}],
-        "users": [{"name": "test", "user": {}}],
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-    }
-    path.write_text(json.dumps(config))
-    return str(path)
-
-
 def review(token: str, pods: Json) -> Json:
     """What an API server says of a token."""
     pod = pods.get(token)
@@ -142,7 +112,7 @@ def review(token: str, pods: Json) -> Json:
 
 
 @pytest.fixture
-async def ground(stub: StubKube, tmp_path: Path) -> AsyncIterator[Ground]:
+async def ground(stub: StubKube, kubeconfig: Callable[..., str]) -> AsyncIterator[Ground]:
     members = {f"pod-{i}": a_member(i, uid=JOB_UID, podIP=f"10.0.0.{i}") for i in range(2)}
     foreign = a_member(0, uid="another-job")
     claimant = a_member(1)
@@ -161,7 +131,7 @@ async def ground(stub: StubKube, tmp_path: Path) -> AsyncIterator[Ground]:
     stub.fault = fault
     for pod in (*members.values(), foreign, claimant):
         stub.put("pods", pod)
-    api = ApiServer(await Credentials.find(write_kubeconfig(tmp_path, stub.url)), timeout=5.0)
+    api = ApiServer(await Credentials.find(kubeconfig(stub.url)), timeout=5.0)
     pods = PodCache(api)
     watching = asyncio.create_task(pods.run())
     await pods.wait_synced()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import aiohttp
@@ -13,7 +13,6 @@ from meshwright.metrics import Metrics
 from meshwright.runtime import Runtime
 from meshwright.settings import Settings
 from tests.controller.cluster.stub_kube import StubKube
-from tests.controller.heartbeats.conftest import write_kubeconfig
 
 URL = "/v1/jobs/nobody/heartbeats"
 
@@ -30,9 +29,9 @@ async def post(port: int) -> tuple[int, dict[str, Any]]:
 
 
 async def test_the_leader_asks_for_a_token_and_the_standby_names_the_leader(
-    stub: StubKube, tmp_path: Path, unused_tcp_port_factory: Any
+    stub: StubKube, kubeconfig: Callable[..., str], unused_tcp_port_factory: Any
 ) -> None:
-    credentials = await Credentials.find(write_kubeconfig(tmp_path, stub.url))
+    credentials = await Credentials.find(kubeconfig(stub.url))
     runtimes, ports = [], [unused_tcp_port_factory(), unused_tcp_port_factory()]
     metrics = [Metrics(), Metrics()]
     for port, counted in zip(ports, metrics, strict=True):
