@@ -65,17 +65,21 @@ def snapshot(
             mine = own.setdefault(job_uid, {})
             mine[node] = mine.get(node, NOTHING) + amount
 
+    exclusive: dict[str, str] = {}
     filled: set[tuple[str, int, str, int]] = set()
     for pod in pods:
         take(pod.node, pod.resources, pod.job_uid)
         if pod.job_uid:
             filled.add((pod.job_uid, pod.incarnation, pod.role, pod.index))
     for reservation in reservations:
+        if reservation.exclusive:
+            exclusive[reservation.job_uid] = reservation.exclusive
         for (role, index), node in reservation.nodes.items():
             if (reservation.job_uid, reservation.incarnation, role, index) not in filled:
                 take(node, reservation.requests[role], reservation.job_uid)
     every = tuple(nodes)
-    return Snapshot(every, {node.name: node.allocatable - used.get(node.name, NOTHING) for node in every}, own)
+    free = {node.name: node.allocatable - used.get(node.name, NOTHING) for node in every}
+    return Snapshot(every, free, own, exclusive=exclusive)
 
 
 def _owning_job(metadata: Mapping[str, Any]) -> tuple[str, str]:

@@ -52,6 +52,12 @@ class Layout:
 
     axes: tuple[Axis, ...]
     constraints: tuple[Within, ...] = ()
+    exclusive: str = ""
+    """Level whose domains the gang shares with no other gang."""
+    spread: str = ""
+    """Level over whose domains replicas are dealt out: each whole in one, and none holds more than it must."""
+    balanced: bool = False
+    """At every level every domain that is used holds the same number of pods."""
 
     def __post_init__(self) -> None:
         """Checks the axes.
@@ -69,6 +75,12 @@ class Layout:
     def pods(self) -> int:
         """Pods of the grid."""
         return math.prod(axis.size for axis in self.axes)
+
+    @property
+    def demands(self) -> bool:
+        """Whether the gang waits if it cannot have what it wants."""
+        required = any(constraint.required for constraint in self.constraints)
+        return required or bool(self.exclusive or self.spread or self.balanced)
 
     @classmethod
     def of_mesh(cls, mesh: Iterable[Axis], processes_per_pod: int, constraints: Iterable[Within] = ()) -> Layout:

@@ -11,6 +11,7 @@ from meshwright.placement.eligibility import ANYWHERE, NodeRules, Obstacle
 from meshwright.placement.layout import Layout
 from meshwright.placement.nodes import NodeCapacity, Taint
 from meshwright.placement.resources import NOTHING, Resources
+from meshwright.placement.seating import Member, Seating
 
 __all__ = [
     "GangRequest",
@@ -25,9 +26,6 @@ __all__ = [
     "Taint",
 ]
 
-Member = tuple[str, int]
-"""A place in a gang: role and index. Which incarnation of the pod fills it does not matter here."""
-
 
 @dataclass(frozen=True, slots=True)
 class RoleRequest:
@@ -38,6 +36,10 @@ class RoleRequest:
     resources: Resources
     """Of one pod."""
     rules: NodeRules = ANYWHERE
+    near: str = ""
+    """Role whose pods these are placed close to."""
+    spread: str = ""
+    """Topology level over whose domains these pods are dealt out evenly."""
 
     def members(self) -> Iterator[Member]:
         """Every pod of the role, by index."""
@@ -74,6 +76,8 @@ class Placed:
     """A node for every pod of the gang."""
 
     nodes: Mapping[Member, str]
+    seating: Seating | None = field(default=None, compare=False, repr=False)
+    """Where that is in the topology; None if it was placed without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,8 @@ class Reservation:
     nodes: Mapping[Member, str]
     requests: Mapping[str, Resources]
     """Requests of a pod, by role."""
+    exclusive: str = ""
+    """Topology level whose domains the gang shares with no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,8 @@ class Snapshot:
     """By job UID and node: what that gang holds or has reserved."""
     held: frozenset[str] = frozenset()
     """Nodes that are kept for gangs ahead in the queue."""
+    exclusive: Mapping[str, str] = field(default_factory=dict)
+    """By job UID, of gangs that share their domains with no other: the level of those domains."""
     _verdicts: dict[NodeRules, Verdicts] = field(default_factory=dict, repr=False, compare=False)
     """What was found out once; most gangs of a queue are alike, and nodes do not change within a snapshot."""
 
@@ -150,7 +158,8 @@ class Snapshot:
             before = own.get(node, NOTHING)
             own[node] = amount.most(before)
             free[node] += before - own[node]
-        return replace(self, free=free, own={**self.own, gang.job_uid: own})
+        alone = {gang.job_uid: gang.layout.exclusive} if gang.layout and gang.layout.exclusive else {}
+        return replace(self, free=free, own={**self.own, gang.job_uid: own}, exclusive={**self.exclusive, **alone})
 
     def holding(self, nodes: frozenset[str]) -> Snapshot:
         """The same moment with these nodes kept for gangs ahead."""
@@ -163,4 +172,4 @@ class Snapshot:
             for node, amount in own.items():
                 if node in free:
                     free[node] += amount
-        return replace(self, free=free, own={}, held=frozenset())
+        return replace(self, free=free, own={}, held=frozenset(), exclusive={})

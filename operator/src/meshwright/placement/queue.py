@@ -58,7 +58,7 @@ def admit(
 
 
 # As long as nothing is given away, gangs of one shape get one answer: a thousand like jobs cost one look.
-_Shape = tuple[tuple[tuple[int, Resources, NodeRules], ...], Layout | None, str]
+_Shape = tuple[tuple[tuple[int, Resources, NodeRules, str, str], ...], Layout | None, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,8 @@ def _turn(gang: GangRequest) -> tuple[bool, int, datetime, str]:
 def _shape(gang: GangRequest) -> _Shape:
     # A gang that already has places, or nodes to avoid, is like no other.
     alone = gang.job_uid if gang.prefer or gang.avoid else ""
-    return tuple((role.replicas, role.resources, role.rules) for role in gang.roles), gang.layout, alone
+    roles = tuple((role.replicas, role.resources, role.rules, role.near, role.spread) for role in gang.roles)
+    return roles, gang.layout, alone
 
 
 def _usable(gang: GangRequest, empty: Snapshot) -> frozenset[str]:
