@@ -87,7 +87,7 @@ def test_the_crd_is_upgraded_with_the_chart_and_outlives_it() -> None:
 class TestRights:
     def test_cluster_wide(self) -> None:
         documents = render()
-        assert granted(rules_of(documents, "ClusterRole", NAME)) == wanted(Scope.JOBS)
+        assert granted(rules_of(documents, "ClusterRole", NAME)) == wanted(Scope.JOBS, Scope.ISOLATION)
         assert granted(rules_of(documents, "ClusterRole", f"{NAME}-capacity-reader")) == wanted(Scope.CLUSTER)
         assert granted(rules_of(documents, "ClusterRole", f"{NAME}-token-reviewer")) == wanted(Scope.AGENTS)
         assert granted(rules_of(documents, "Role", NAME, NAMESPACE)) == wanted(Scope.OWN)
@@ -95,7 +95,7 @@ class TestRights:
     def test_in_namespaces(self) -> None:
         documents = render({"namespaces": ["team-a", "team-b"]})
         for namespace in ("team-a", "team-b"):
-            assert granted(rules_of(documents, "Role", NAME, namespace)) == wanted(Scope.JOBS)
+            assert granted(rules_of(documents, "Role", NAME, namespace)) == wanted(Scope.JOBS, Scope.ISOLATION)
         assert NAME not in {d["metadata"]["name"] for d in of_kind(documents, "ClusterRole")}
 
     def test_without_capacity_reader_and_heartbeats_nothing_is_cluster_wide(self) -> None:
@@ -103,6 +103,11 @@ class TestRights:
         documents = render({"namespaces": ["team-a"], **little})
         assert of_kind(documents, "ClusterRole") == of_kind(documents, "ClusterRoleBinding") == []
         assert of_kind(documents, "Secret") == []
+
+    def test_without_network_policies_there_is_no_right_to_them(self) -> None:
+        documents = render({"jobs": {"networkPolicy": {"enabled": False}}})
+        assert granted(rules_of(documents, "ClusterRole", NAME)) == wanted(Scope.JOBS)
+        assert parse(container(documents)["args"], {"KUBECONFIG": "none"}).isolate_jobs is False
 
     def test_nothing_broad(self) -> None:
         rules = [r for d in render() if d["kind"] in ("ClusterRole", "Role") for r in d["rules"]]
@@ -161,6 +166,13 @@ class TestDeployment:
         settings = parse(container(render({"jobs": chosen}))["args"], {"KUBECONFIG": "none"})
         assert (settings.trainer_image, settings.agent_image) == ("a/trainer:1", "a/agent:1")
 
+    def test_who_may_read_the_metrics_of_jobs(self) -> None:
+        peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+        documents = render({"jobs": {"networkPolicy": {"scrapers": peers}}})
+        settings = parse(container(documents)["args"], {"KUBECONFIG": "none"})
+        assert (settings.isolate_jobs, list(settings.scrapers)) == (True, peers)
+        assert list(settings.rendering_for({}).scrapers) == peers
+
     @pytest.mark.parametrize("release", ["meshwright", "other"])
     def test_agents_find_the_operator_where_plans_say(self, release: str) -> None:
         documents = render(release=release)
@@ -208,6 +220,8 @@ def test_priority_classes_never_preempt() -> None:
         ({"replicas": "two"}, "replicas"),
         ({"image": {"digest": "latest"}}, "digest"),
         ({"jobs": {"podSecurity": "privileged"}}, "podSecurity"),
+        ({"jobs": {"networkPolicy": {"scrapers": [{}]}}}, "scrapers"),
+        ({"jobs": {"networkPolicy": {"scrapers": [{"pods": {}}]}}}, "pods"),
         ({"logging": {"format": "xml"}}, "format"),
         ({"settings": {"Workers": 1}}, "Workers"),
         ({"priorityClasses": [{"name": "x"}]}, "value"),

@@ -57,6 +57,11 @@ class MemoryApi:
         ]
         return Listing(items, "1")
 
+    async def replace(self, resource: Resource, namespace: str | None, name: str, body: Json) -> Json:
+        self.objects[(resource.plural, namespace or "", name)] = copy.deepcopy(body)
+        self.calls.append(("update", resource.plural, name))
+        return copy.deepcopy(body)
+
     async def delete(
         self, resource: Resource, namespace: str | None, name: str, *, uid: str, grace_seconds: int | None = None
     ) -> None:

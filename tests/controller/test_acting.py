@@ -100,6 +100,46 @@ async def test_a_plan_is_stored_once_and_read_back_only_under_its_hash() -> None
     assert await bench.load("0" * 64) is None
 
 
+async def test_a_network_policy_is_there_before_any_pod_and_stays_as_it_is() -> None:
+    bench = Bench()
+    await bench.store()
+    policy = ("networkpolicies", "team", names.gang_name("demo", UID))
+    assert policy in bench.api.objects
+    bench.plan_of(2)
+    before = len(bench.api.calls)
+    await bench.store()
+    assert not [call for call in bench.api.calls[before:] if call[1] == "networkpolicies"]
+
+
+async def test_a_network_policy_that_somebody_changed_is_put_right_in_place() -> None:
+    bench = Bench()
+    await bench.store()
+    there = bench.api.objects[("networkpolicies", "team", names.gang_name("demo", UID))]
+    rendered, there["spec"] = there["spec"], {"podSelector": {}, "ingress": [{}]}
+    bench.plan_of(2)
+    await bench.store()
+    assert bench.api.calls[-3][:2] == ("update", "networkpolicies")
+    assert bench.api.objects[("networkpolicies", "team", names.gang_name("demo", UID))]["spec"] == rendered
+
+
+async def test_somebody_elses_network_policy_is_not_touched() -> None:
+    bench = Bench()
+    name = names.gang_name("demo", UID)
+    theirs = {"metadata": {"name": name, "uid": "theirs"}, "spec": {"podSelector": {}}}
+    bench.api.objects[("networkpolicies", "team", name)] = theirs
+    with pytest.raises(Refused, match=f"NetworkPolicy named {name} exists that this job does not own"):
+        await bench.store()
+    assert bench.api.objects[("networkpolicies", "team", name)] == theirs
+
+
+async def test_without_its_network_policy_no_pod_is_made() -> None:
+    bench = Bench()
+    bench.api.refuse["networkpolicies"] = Forbidden(403, "Forbidden", "exceeded quota: policies")
+    with pytest.raises(Refused, match="exceeded quota"):
+        await bench.store()
+    assert bench.known.memory.stored == ""
+
+
 async def test_another_plan_under_our_name_is_replaced() -> None:
     bench = Bench()
     name = names.plan_name("demo", UID, 1)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from meshwright.cluster.api import ApiServer, Json
 from meshwright.cluster.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
 from meshwright.cluster.projection import project_pod
-from meshwright.cluster.resources import CONFIGMAPS, PODS, SERVICES, TRAININGJOBS, Resource
+from meshwright.cluster.resources import CONFIGMAPS, NETWORK_POLICIES, PODS, SERVICES, TRAININGJOBS, Resource
 from meshwright.jobs import KnownJob
 from meshwright.lifecycle.model import Action, CreatePod, DeleteJob, DeletePod, StorePlan
 from meshwright.rendering.gang import FrozenPlan, PlanMismatch, pod_manifest, service_manifest
 from meshwright_api import names
 
 logger = logging.getLogger(__name__)
+
+_RELIED_ON = {"NetworkPolicy": NETWORK_POLICIES}
+"""Kinds of the objects of a plan."""
 
 
 class Refused(Exception):
@@ -92,7 +95,7 @@ async def _delete_pod(api: ApiServer, known: KnownJob, action: DeletePod, now: d
 
 
 async def store_plan(api: ApiServer, known: KnownJob) -> None:
-    """Stores the plan in hand and the Service that its pods are found by."""
+    """Stores the plan in hand, the Service that its pods are found by, and what else they rely on."""
     frozen = known.memory.frozen
     assert frozen is not None, "only a plan in hand can be stored"
     namespace = known.metadata.namespace
@@ -104,8 +107,32 @@ async def store_plan(api: ApiServer, known: KnownJob) -> None:
         logger.debug("the Service of %s/%s is there already", namespace, known.metadata.name)
     except Invalid as error:
         raise Refused(error.message) from error
+    for rendered in frozen.objects:
+        await _put(api, known, _RELIED_ON[rendered["kind"]], rendered)
     known.memory.stored = frozen.sha256
     await _remove_older_plans(api, known, frozen.incarnation)
+
+
+async def _put(api: ApiServer, known: KnownJob, resource: Resource, manifest: Mapping[str, Any]) -> None:
+    """Makes an object be as it is rendered. It is changed in place, since without it pods would be open for a moment.
+
+    Raises:
+        Refused: the server refuses it, or the name is taken by an object of somebody else.
+    """
+    namespace, name = known.metadata.namespace, manifest["metadata"]["name"]
+    try:
+        await api.create(resource, namespace, dict(manifest))
+    except AlreadyExists:
+        there = await api.get(resource, namespace, name)
+        owners = there["metadata"].get("ownerReferences") or ()
+        if not any(owner.get("uid") == known.metadata.uid for owner in owners):
+            raise Refused(
+                f"a {manifest['kind']} named {name} exists that this job does not own; delete it to go on"
+            ) from None
+        if there.get("spec") != manifest["spec"]:
+            await api.replace(resource, namespace, name, {**there, "spec": manifest["spec"]})
+    except (Forbidden, Invalid) as error:
+        raise Refused(error.message) from error
 
 
 async def _remove_older_plans(api: ApiServer, known: KnownJob, incarnation: int) -> None:

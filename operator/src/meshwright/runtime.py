@@ -168,6 +168,7 @@ class Runtime:
             own_namespace=settings.lease_namespace,
             lease_name=settings.lease_name,
             heartbeats=bool(settings.heartbeat_port),
+            isolation=settings.isolate_jobs,
         )
         backoff = Backoff(self._delays)
         while rights:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import socket
 import uuid
@@ -20,6 +21,8 @@ ENV_PREFIX: Final = "MESHWRIGHT_"
 _SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
+_PEER: Final = frozenset({"namespaceSelector", "podSelector", "ipBlock"})
+_A_PEER: Final = '[{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]'
 _POSITIVE: Final = (
     "api_concurrency",
     "api_timeout_seconds",
@@ -87,6 +90,12 @@ class Settings:
     jobs_pod_security: str = _setting(
         "baseline", "Pod Security level that pods of user templates are made for", choices=("baseline", "restricted")
     )
+    isolate_jobs: bool = _setting(
+        True, "whether a NetworkPolicy for each job keeps all but its own pods from opening connections to its pods"
+    )
+    metrics_scrapers: str = _setting(
+        "", "who else may read the metrics of jobs' pods: NetworkPolicyPeers, as a JSON list"
+    )
     trainer_image: str = _setting(f"meshwright/trainer:{operator_version()}", "image of the built-in trainer")
     agent_image: str = _setting(f"meshwright/operator:{operator_version()}", "image that the agent is copied from")
 
@@ -103,6 +112,7 @@ class Settings:
         for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise InvalidSettings(f"{name} must be positive, as {_default(name)} is, not {getattr(self, name)}")
+        self.scrapers  # noqa: B018  # Read now, so that a fault in it is found at the start.
 
     def rendering_for(self, namespace_labels: Mapping[str, str]) -> RenderSettings:
         """The administrator's part of every pod in a namespace with these labels."""
@@ -112,7 +122,24 @@ class Settings:
             agent_image=self.agent_image,
             heartbeat_url=self.heartbeat_endpoint,
             heartbeat_interval_seconds=self.heartbeat_interval_seconds,
+            isolate=self.isolate_jobs,
+            scrapers=self.scrapers,
         )
+
+    @property
+    def scrapers(self) -> tuple[Mapping[str, Any], ...]:
+        """The peers of `metrics_scrapers`."""
+        try:
+            peers = json.loads(self.metrics_scrapers or "[]")
+        except ValueError as error:
+            raise InvalidSettings(f"metrics_scrapers is no JSON: {error}; use for example {_A_PEER}") from error
+        good = isinstance(peers, list) and all(
+            isinstance(peer, dict) and peer and peer.keys() <= _PEER for peer in peers
+        )
+        if not good:
+            known = ", ".join(sorted(_PEER))
+            raise InvalidSettings(f"metrics_scrapers must be a list of peers with {known}; use for example {_A_PEER}")
+        return tuple(peers)
 
     @property
     def heartbeat_endpoint(self) -> str:

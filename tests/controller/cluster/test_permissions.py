@@ -64,6 +64,13 @@ def test_without_heartbeats_there_are_no_tokens_to_review_and_no_keys() -> None:
     assert not {right.resource for right in asked} & {"tokenreviews", "secrets"}
 
 
+def test_without_isolation_network_policies_are_not_touched() -> None:
+    asked = needed(["a"], capacity_reader=True, own_namespace="meshwright", lease_name="operator", isolation=False)
+    assert "networkpolicies" not in {right.resource for right in asked}
+    policies = {(r.verb, r.namespace) for r in rights(["a", "b"]) if r.resource == "networkpolicies"}
+    assert policies == {(verb, namespace) for verb in ("get", "create", "update") for namespace in ("a", "b")}
+
+
 @pytest.mark.parametrize("forbidden", ["*", "pods/exec", "pods/log"])
 def test_what_the_operator_never_needs(forbidden: str) -> None:
     resource, _, subresource = forbidden.partition("/")

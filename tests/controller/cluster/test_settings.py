@@ -58,6 +58,9 @@ def test_the_kubeconfig_is_found_as_kubectl_finds_it(env: dict[str, str], kubeco
         (["--lease-retry-seconds", "20"], {}, "lease times must grow"),
         ([], {"MESHWRIGHT_LOG_FORMAT": "xml"}, "log_format cannot be 'xml'"),
         ([], {"MESHWRIGHT_CAPACITY_READER": "perhaps"}, "capacity_reader"),
+        (["--metrics-scrapers", "monitoring"], {}, "metrics_scrapers is no JSON"),
+        (["--metrics-scrapers", "{}"], {}, "metrics_scrapers must be a list of peers"),
+        (["--metrics-scrapers", '[{"pods": {}}]'], {}, "namespaceSelector"),
     ],
 )
 def test_what_cannot_be_used_is_said_with_its_name(argv: list[str], env: dict[str, str], named: str) -> None:

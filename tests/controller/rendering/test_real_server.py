@@ -20,9 +20,14 @@ NAMED = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values":
 AFFINITY = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [IN_ZONE, NAMED]}}}
 
 
+PATHS = {"NetworkPolicy": "networkpolicies"}
+
+
 def try_out(cluster: Cluster, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What the API server would have stored."""
-    path = f"/api/v1/namespaces/{manifest['metadata']['namespace']}/{manifest['kind'].lower()}s?dryRun=All"
+    root = "/api/v1" if manifest["apiVersion"] == "v1" else f"/apis/{manifest['apiVersion']}"
+    plural = PATHS.get(manifest["kind"], f"{manifest['kind'].lower()}s")
+    path = f"{root}/namespaces/{manifest['metadata']['namespace']}/{plural}?dryRun=All"
     answer: dict[str, Any] = cluster.request("POST", path, manifest)
     return answer
 
@@ -51,6 +56,7 @@ def a_plan(namespace: str, settings: RenderSettings) -> FrozenPlan:
         initContainers=[a_container("fetch", name="fetch")],
     )
     volume = {"name": "scratch", "mountPath": "/scratch", "emptyDir": {"sizeLimit": "1Gi"}}
+    settings = replace(settings, scrapers=({"namespaceSelector": {}, "podSelector": {"matchLabels": {"a": "b"}}},))
     return frozen(a_job(a_role(2), rich, namespace=namespace, volumes=[volume]), settings=settings)
 
 
@@ -64,9 +70,10 @@ def test_everything_is_stored_as_it_was_rendered_even_where_pod_security_is_rest
         service_manifest(plan),
         plan.plan_config_map(),
         plan.placement_config_map(),
+        *plan.objects,
         *(pod_manifest(plan, *member) for member in plan.members),
     ]
-    assert len(manifests) == 7
+    assert len(manifests) == 8
     for manifest in manifests:
         assert lost(manifest, try_out(cluster, manifest)) == []
 

@@ -26,6 +26,8 @@ class Scope(StrEnum):
     """Cluster-wide; for knowing agents by their tokens."""
     JOBS = "Jobs"
     """In every namespace that is served: cluster-wide, or namespace by namespace."""
+    ISOLATION = "Isolation"
+    """The same, where jobs get a NetworkPolicy."""
     OWN = "Own"
     """In the operator's own namespace."""
 
@@ -67,6 +69,7 @@ PERMISSIONS: Final = (
     *_rights(Scope.JOBS, "", "configmaps", "get list create delete"),
     *_rights(Scope.JOBS, "", "namespaces", "get"),
     *_rights(Scope.JOBS, "events.k8s.io", "events", "create patch"),
+    *_rights(Scope.ISOLATION, "networking.k8s.io", "networkpolicies", "get create update"),
     *_rights(Scope.CLUSTER, "", "nodes", "list watch"),
     *_rights(Scope.CLUSTER, "", "pods", "list watch"),
     *_rights(Scope.CLUSTER, "scheduling.k8s.io", "priorityclasses", "get"),
@@ -79,14 +82,22 @@ PERMISSIONS: Final = (
 
 
 def needed(
-    namespaces: Iterable[str], *, capacity_reader: bool, own_namespace: str, lease_name: str, heartbeats: bool = True
+    namespaces: Iterable[str],
+    *,
+    capacity_reader: bool,
+    own_namespace: str,
+    lease_name: str,
+    heartbeats: bool = True,
+    isolation: bool = True,
 ) -> tuple[Permission, ...]:
     """The rights that a process with these settings needs, each with its namespace."""
     served = tuple(namespaces) or ("",)
+    in_served = {Scope.JOBS} | ({Scope.ISOLATION} if isolation else set())
     found: list[Permission] = []
     for right in PERMISSIONS:
-        if right.scope is Scope.JOBS:
-            found += (replace(right, namespace=namespace) for namespace in served)
+        if right.scope in (Scope.JOBS, Scope.ISOLATION):
+            if right.scope in in_served:
+                found += (replace(right, namespace=namespace) for namespace in served)
         elif right.scope is Scope.OWN:
             if heartbeats or right.resource != "secrets":
                 found.append(replace(right, namespace=own_namespace, name=right.name.replace("*", lease_name)))

@@ -50,6 +50,8 @@ class FrozenPlan:
     """By role."""
     requests: Mapping[str, Resources]
     """What a pod of each role was given room for; a newer operator may count differently, this was reserved."""
+    objects: tuple[Mapping[str, Any], ...] = ()
+    """What must be there before the first pod, beside the Service and the two maps."""
 
     @classmethod
     def make(
@@ -58,8 +60,9 @@ class FrozenPlan:
         pods: Mapping[str, Stencil],
         requests: Mapping[str, Resources],
         placed: Placed | None,
+        objects: Iterable[Mapping[str, Any]] = (),
     ) -> FrozenPlan:
-        """Freezes a plan, its rendered pods, what they need and their places."""
+        """Freezes a plan, its rendered pods, what they need, their places, and the objects they rely on."""
         roles = [
             {
                 "name": role.name,
@@ -69,8 +72,8 @@ class FrozenPlan:
             }
             for role in plan.roles
         ]
-        text = json.dumps({"version": _VERSION, "roles": roles}, sort_keys=True, separators=(",", ":"))
-        return cls._read(plan.to_json(), text)
+        document = {"version": _VERSION, "roles": roles, "objects": list(objects)}
+        return cls._read(plan.to_json(), json.dumps(document, sort_keys=True, separators=(",", ":")))
 
     @classmethod
     def load(cls, plan_map: Mapping[str, Any], placement_map: Mapping[str, Any], sha256: str = "") -> FrozenPlan:
@@ -109,6 +112,7 @@ class FrozenPlan:
             nodes={(role["name"], index): node for role in roles for index, node in enumerate(_unroll(role["nodes"]))},
             pods={role["name"]: Stencil.load(role["pod"]) for role in roles},
             requests={role["name"]: Resources.of(role["requests"]) for role in roles},
+            objects=tuple(document.get("objects") or ()),
         )
 
     @cached_property

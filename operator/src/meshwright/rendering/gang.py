@@ -14,6 +14,7 @@ from meshwright.placement.traffic import mesh_axes
 from meshwright.rendering.agent import heartbeat
 from meshwright.rendering.errors import PlanMismatch, RenderingError
 from meshwright.rendering.frozen import FrozenPlan
+from meshwright.rendering.isolation import isolates, network_policy
 from meshwright.rendering.objects import service
 from meshwright.rendering.pod import pod_stencil
 from meshwright.rendering.settings import RenderSettings
@@ -123,7 +124,11 @@ def freeze(
     )
     pin = placed is not None
     pods = {role.name: pod_stencil(world, role, job.spec, settings, pin=pin) for role in world.roles}
-    return FrozenPlan.make(plan, pods, {role.role: role.resources for role in request.roles}, placed)
+    objects = []
+    if settings.isolate and isolates(stencil.manifest for stencil in pods.values()):
+        objects.append(network_policy(job.metadata, settings.scrapers))
+    requests = {role.role: role.resources for role in request.roles}
+    return FrozenPlan.make(plan, pods, requests, placed, objects)
 
 
 def reservation(frozen: FrozenPlan) -> Reservation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 POD_SECURITY_LABEL = "pod-security.kubernetes.io/enforce"
 RESTRICTED = "restricted"
@@ -24,6 +25,10 @@ class RenderSettings:
     """Where agents report to; empty if nobody listens."""
     heartbeat_interval_seconds: float = 10.0
     """How often agents report."""
+    isolate: bool = True
+    """Whether a NetworkPolicy keeps other pods from the gang's."""
+    scrapers: tuple[Mapping[str, Any], ...] = ()
+    """NetworkPolicyPeers that may nevertheless read its metrics."""
 
     @classmethod
     def for_namespace(cls, labels: Mapping[str, str], pod_security: str = "") -> RenderSettings:
