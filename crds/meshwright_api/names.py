@@ -25,10 +25,17 @@ LABEL_INDEX: Final = f"{GROUP}/index"
 LABEL_INCARNATION: Final = f"{GROUP}/incarnation"
 """Number of the pod's incarnation; one (role, index, incarnation) is created at most once."""
 LABEL_COMPONENT: Final = f"{GROUP}/component"
-"""What an object that is no pod of the gang is for: `plan` or `placement`."""
+"""What an object that is no pod of the gang is for: `plan`, `placement` or `fabric`."""
 
 ANNOTATION_PLAN: Final = f"{GROUP}/plan-sha256"
 """SHA-256 of the committed plan that an object was rendered from."""
+
+ANNOTATION_PREEMPTION_POLICY: Final = f"{GROUP}/preemption-policy"
+"""On a PriorityClass: whether gangs of that class may take the places of whole gangs of lower priority,
+`PreemptLowerPriority` or `Never`. Without it the class's own preemptionPolicy, which kube-scheduler obeys too, says."""
+
+ANNOTATION_PREEMPTIBLE: Final = f"{GROUP}/preemptible"
+"""On a PriorityClass: `false` if the places of its gangs may be taken by nobody."""
 
 ANNOTATION_ADDRESS: Final = f"{GROUP}/heartbeat-address"
 """On the leader's Lease: the URL at which agents reach the process that holds it."""
@@ -62,6 +69,12 @@ REASON_WAITING_FOR_OPERATOR: Final = "WaitingForSnapshot"
 REASON_QUOTA_EXCEEDED: Final = "QuotaExceeded"
 REASON_POD_REFUSED: Final = "PodRefused"
 """The API server refused a pod of ours; the message is the server's."""
+REASON_UNKNOWN_PROFILE: Final = "UnknownProfile"
+"""`spec.profile` names a profile that the administrator has not given; the message lists those there are."""
+REASON_POD_SECURITY: Final = "PodSecurityConflict"
+"""The namespace's Pod Security would refuse the gang's pods; the message names the field and the level."""
+REASON_PORTS_TAKEN: Final = "PortsTaken"
+"""Pods on the host network find no free ports on their nodes."""
 REASON_PLACED: Final = "Placed"
 REASON_STARTING: Final = "Starting"
 REASON_ALL_PODS_RUNNING: Final = "AllPodsRunning"
@@ -110,6 +123,16 @@ def parse_pod_name(name: str, job: str, uid: str) -> tuple[str, int, int] | None
 def plan_name(job: str, uid: str, incarnation: int) -> str:
     """Name of the ConfigMap that bootstraps the pods of an incarnation."""
     return f"{gang_name(job, uid)}-plan-{incarnation}"
+
+
+def variables_name(job: str, uid: str, incarnation: int) -> str:
+    """Name of the ConfigMap with a profile's variables, for containers that read others from maps."""
+    return f"{gang_name(job, uid)}-fabric-{incarnation}"
+
+
+def compute_domain_name(job: str, uid: str, clique: str) -> str:
+    """Name of the ComputeDomain of a job's pods in one NVLink domain, and of the claim template that comes with it."""
+    return f"{gang_name(job, uid)}-{hashlib.sha256(clique.encode()).hexdigest()[:8]}"
 
 
 def placement_name(job: str, uid: str, incarnation: int) -> str:

@@ -49,7 +49,7 @@ class MemoryApi:
         return copy.deepcopy(found)
 
     async def list(self, resource: Resource, namespace: str | None, *, query: Mapping[str, str]) -> Listing:
-        wanted = [part.partition("=") for part in query["labelSelector"].split(",")]
+        wanted = [part.partition("=") for part in query.get("labelSelector", "").split(",") if part]
         items = [
             copy.deepcopy(item)
             for (plural, where, _), item in self.objects.items()

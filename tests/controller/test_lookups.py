@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import cast
 
+import pytest
+
 from meshwright.cluster.api import ApiServer
-from meshwright.lookups import REMEMBERED_SECONDS, Lookups
+from meshwright.lookups import REMEMBERED_SECONDS, Lookups, Rank
 from tests.controller.memory_api import MemoryApi
 
 
@@ -23,20 +25,53 @@ class Bench:
 async def test_a_gang_has_the_value_of_its_class() -> None:
     bench = Bench()
     bench.have("priorityclasses", "high", value=1000)
-    assert await bench.lookups.priority("high") == 1000
-    assert await bench.lookups.priority(None) == 0
-    assert await bench.lookups.priority("gone") == 0
+    assert (await bench.lookups.rank("high")).value == 1000
+    assert await bench.lookups.rank(None) == Rank(0, preempts=False, spared=False)
+    assert await bench.lookups.rank("gone") == Rank()
+
+
+async def test_a_gang_whose_job_names_no_class_has_the_clusters_default() -> None:
+    """As the API server gives it to the gang's pods."""
+    bench = Bench()
+    bench.have("priorityclasses", "high", value=1000)
+    bench.have("priorityclasses", "usual", value=7, globalDefault=True)
+    assert (await bench.lookups.rank(None)).value == 7
+    assert (await bench.lookups.rank("gone")).value == 0
+
+
+OWN, SPARE = "meshwright.dev/preemption-policy", "meshwright.dev/preemptible"
+
+
+@pytest.mark.parametrize(
+    ("policy", "annotations", "preempts", "spared"),
+    [
+        ("PreemptLowerPriority", {}, True, False),
+        ("Never", {}, False, False),
+        ("Never", {OWN: "PreemptLowerPriority"}, True, False),
+        ("PreemptLowerPriority", {OWN: "Never"}, False, False),
+        ("Never", {SPARE: "false"}, False, True),
+        ("Never", {SPARE: "true", OWN: "Whatever"}, False, False),
+    ],
+)
+async def test_the_annotation_speaks_for_gangs_and_the_field_for_pods(
+    policy: str, annotations: dict[str, str], preempts: bool, spared: bool
+) -> None:
+    bench = Bench()
+    bench.have(
+        "priorityclasses", "c", value=5, preemptionPolicy=policy, metadata={"name": "c", "annotations": annotations}
+    )
+    assert await bench.lookups.rank("c") == Rank(5, preempts, spared)
 
 
 async def test_what_was_read_is_believed_for_a_minute() -> None:
     bench = Bench()
     bench.have("priorityclasses", "high", value=1)
-    assert await bench.lookups.priority("high") == 1
+    assert (await bench.lookups.rank("high")).value == 1
     bench.have("priorityclasses", "high", value=2)
     bench.now = REMEMBERED_SECONDS
-    assert await bench.lookups.priority("high") == 1
+    assert (await bench.lookups.rank("high")).value == 1
     bench.now += 1
-    assert await bench.lookups.priority("high") == 2
+    assert (await bench.lookups.rank("high")).value == 2
 
 
 async def test_labels_of_a_namespace_that_is_gone_are_none() -> None:

@@ -29,6 +29,10 @@ logger = logging.getLogger(__name__)
 
 FIRST_RETRY_SECONDS: Final = 0.2
 LONGEST_RETRY_SECONDS: Final = 30.0
+LOOK_SECONDS: Final = 0.02
+"""So long changes of what is free are gathered before the queue is looked through."""
+LOOK_PAUSE: Final = 9.0
+"""Looking through the queue takes at most one tenth of the time, however much changes."""
 
 
 class Reconciler:
@@ -50,15 +54,15 @@ class Reconciler:
         self._leadership = leadership
         self._jobs = Jobs()
         self._work = WorkQueue()
+        self._next_look: asyncio.TimerHandle | None = None
+        self._look_cost = 0.0
         solver = TopologySolver(PRESETS[settings.topology]) if settings.topology else None
         queue = GangQueue(pods, nodes, solver)
         self.board = ProgressBoard()
         self.board.on_report = self._reported
         self._world = Surroundings(api, self._jobs, pods, nodes, queue, Lookups(api), settings, recorder, self.board)
-        queue.on_turn = self._wake_waiting
+        queue.on_room = self._look_for_room
         pods.on_job = self._wake
-        pods.on_capacity = self._wake_waiting
-        nodes.on_capacity = self._wake_waiting
         nodes.on_node = self._node_changed
 
     def notice(self, event_type: str | None, body: Mapping[str, Any]) -> None:
@@ -206,9 +210,21 @@ class Reconciler:
         since = (self._world.clock() - written).total_seconds() if written else 0.0
         self._work.add_after(uid, max(0.0, settings.progress_seconds - since))
 
-    def _wake_waiting(self) -> None:
-        for uid in self._world.queue.waiting():
-            self._wake(uid)
+    def _look_for_room(self) -> None:
+        """Something was given back: the queue is looked through at once, unless that was done just now."""
+        if self._next_look is None:
+            loop = asyncio.get_running_loop()
+            self._next_look = loop.call_later(max(LOOK_SECONDS, self._look_cost * LOOK_PAUSE), self._wake_turns)
+
+    def _wake_turns(self) -> None:
+        """Wakes those whose turn it is; the others would only hear what they know."""
+        self._next_look, began = None, time.monotonic()
+        try:
+            for uid in self._world.queue.turns(self._world.clock()):
+                self._wake(uid)
+        except Exception:
+            logger.exception("looking through the queue failed")
+        self._look_cost = time.monotonic() - began
 
     def _node_changed(self, name: str) -> None:
         """A node became or stopped being ready: its jobs look now, and again once it may be called lost."""
@@ -222,5 +238,4 @@ class Reconciler:
         self._world.pods.forget(uid)
         self._work.forget(uid)
         self._world.queue.leave(uid)
-        if self._world.queue.release(uid):
-            self._wake_waiting()
+        self._world.queue.release(uid)

@@ -1,16 +1,45 @@
-"""Small facts of the cluster that a gang's admission depends on, read when they are needed and kept for a minute."""
+"""Small facts of the cluster that a gang's admission depends on, read when they are needed and kept for a while."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, cast
 
 from meshwright.cluster.api import ApiServer, Json
 from meshwright.cluster.errors import Forbidden, NotFound
 from meshwright.cluster.resources import NAMESPACES, PRIORITY_CLASSES, Resource
+from meshwright_api import names
 
 REMEMBERED_SECONDS: Final = 60.0
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """What a PriorityClass says of its gangs."""
+
+    value: int = 0
+    preempts: bool = False
+    """Whether whole gangs of lower priority may have to end for one of these."""
+    spared: bool = False
+    """Whether the places of these may be taken by nobody."""
+
+    @classmethod
+    def parse(cls, item: Mapping[str, Any]) -> Rank:
+        """Reads a PriorityClass.
+
+        The annotation speaks for gangs, `preemptionPolicy` for single pods: kube-scheduler, which obeys the latter,
+        would take half of a gang. So the classes for gangs say Never there, and may say something else to us.
+        """
+        annotations = (item.get("metadata") or {}).get("annotations") or {}
+        policy = annotations.get(names.ANNOTATION_PREEMPTION_POLICY) or item.get("preemptionPolicy") or "Never"
+        return cls(
+            value=int(item.get("value") or 0),
+            preempts=policy == "PreemptLowerPriority",
+            spared=annotations.get(names.ANNOTATION_PREEMPTIBLE) == "false",
+        )
 
 
 class Lookups:
@@ -19,24 +48,42 @@ class Lookups:
     def __init__(self, api: ApiServer, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._clock = clock
-        self._known: dict[tuple[str, str], tuple[float, Json]] = {}
+        self._known: dict[str, tuple[float, Any]] = {}
 
     async def namespace_labels(self, name: str) -> Mapping[str, str]:
         """Labels of a namespace."""
         labels: Any = ((await self._get(NAMESPACES, name)).get("metadata") or {}).get("labels")
         return labels or {}
 
-    async def priority(self, class_name: str | None) -> int:
-        """Value of a PriorityClass; 0 without one."""
-        return int((await self._get(PRIORITY_CLASSES, class_name)).get("value") or 0) if class_name else 0
+    async def rank(self, class_name: str | None) -> Rank:
+        """The rank of gangs whose jobs name that PriorityClass; without a name, the cluster's default class."""
+        classes = await self._remembered(PRIORITY_CLASSES.plural, REMEMBERED_SECONDS, self._classes)
+        found = next((c for c in classes if (c.get("metadata") or {}).get("name") == class_name), None)
+        if not class_name:
+            defaults = [c for c in classes if c.get("globalDefault")]
+            # With several the API server takes the lowest.
+            found = min(defaults, key=lambda c: int(c.get("value") or 0), default=None)
+        return Rank.parse(found) if found else Rank()
+
+    async def _classes(self) -> list[Json]:
+        try:
+            return (await self._api.list(PRIORITY_CLASSES, None, query={})).items
+        except (NotFound, Forbidden):
+            return []
 
     async def _get(self, resource: Resource, name: str) -> Json:
-        now, key = self._clock(), (resource.plural, name)
-        known = self._known.get(key)
-        if known is None or now - known[0] > REMEMBERED_SECONDS:
+        async def read() -> Json:
             try:
-                found = await self._api.get(resource, None, name)
+                return await self._api.get(resource, None, name)
             except (NotFound, Forbidden):
-                found = {}
-            known = self._known[key] = (now, found)
-        return known[1]
+                return {}
+
+        return await self._remembered(f"{resource.plural}/{name}", REMEMBERED_SECONDS, read)
+
+    async def _remembered(self, key: str, seconds: float, read: Callable[[], Awaitable[T]]) -> T:
+        """What was read less than so many seconds ago, or what is there now."""
+        now = self._clock()
+        known = self._known.get(key)
+        if known is None or now - known[0] > seconds:
+            known = self._known[key] = (now, await read())
+        return cast(T, known[1])

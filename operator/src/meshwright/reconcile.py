@@ -18,6 +18,7 @@ from meshwright.cluster.caches import NodeCache, PodCache, live_gang
 from meshwright.cluster.errors import Conflict, NotFound
 from meshwright.cluster.resources import TRAININGJOBS
 from meshwright.gang_queue import GangQueue
+from meshwright.ground import ground_of
 from meshwright.jobs import Jobs, KnownJob
 from meshwright.lifecycle.admitting import next_attempt, next_incarnation
 from meshwright.lifecycle.avoid import nodes_to_avoid
@@ -25,12 +26,14 @@ from meshwright.lifecycle.decide import decide, needs_offer
 from meshwright.lifecycle.model import CreatePod, Decision, DeletePod, Observation, Offer
 from meshwright.lifecycle.phases import PLANNED, TERMINAL
 from meshwright.lifecycle.progressing import only_progress
-from meshwright.lookups import Lookups
+from meshwright.lookups import Lookups, Rank
 from meshwright.observing import observe, read_job
 from meshwright.pace import Pace
 from meshwright.placement.model import Placed
+from meshwright.placement.preemption import Holder
 from meshwright.progress import ProgressBoard
 from meshwright.rendering import gang as rendering
+from meshwright.rendering.surroundings import suited
 from meshwright.settings import Settings
 from meshwright.status_patch import as_json, merge_patch
 from meshwright_api.job import TrainingJob
@@ -121,8 +124,8 @@ async def _observe(world: Surroundings, known: KnownJob) -> Observation:
     observation = replace(observation, progress=world.board.latest(job.uid))
     if parsed is not None and needs_offer(observation):
         rules = world.settings.rendering_for(await world.lookups.namespace_labels(job.namespace))
-        priority = await world.lookups.priority(parsed.spec.queue.priority_class_name)
-        observation = replace(observation, offer=_ask_for_places(world, known, parsed, observation, rules, priority))
+        rank = await world.lookups.rank(parsed.spec.queue.priority_class_name)
+        observation = replace(observation, offer=_ask_for_places(world, known, parsed, observation, rules, rank))
     return observation
 
 
@@ -152,17 +155,19 @@ def _ask_for_places(
     parsed: TrainingJob,
     o: Observation,
     rules: rendering.RenderSettings,
-    priority: int,
+    rank: Rank,
 ) -> Offer:
     """Asks the queue; an offer is a rendered plan whose places are reserved at once, before anybody else is asked."""
     before = world.queue.held_by(o.job.uid)
     request = rendering.request(
         parsed,
-        priority=priority,
+        priority=rank.value,
         avoid=nodes_to_avoid(o.status, o.now) | o.lost_nodes,
         prefer=before.nodes if before else {},
+        profile=rules.profile,
     )
-    answer = world.queue.ask(request)
+    request = replace(request, preempts=rank.preempts)
+    answer = world.queue.ask(request, o.now)
     if not isinstance(answer, Placed):
         return Offer(reason=answer.reason, message=answer.message)
     frozen = rendering.freeze(
@@ -172,10 +177,11 @@ def _ask_for_places(
         placed=answer,
         request=request,
         settings=rules,
+        ground=ground_of(world.jobs, world.pods, world.nodes, world.queue, answer, rules.profile),
     )
     known.memory.frozen, known.memory.stored = frozen, ""
     known.memory.refusal = ""
-    world.queue.reserve(rendering.reservation(frozen))
+    world.queue.reserve(rendering.reservation(frozen), Holder(o.job.uid, rank.value, o.now, rank.spared))
     return Offer(plan_sha256=frozen.sha256)
 
 

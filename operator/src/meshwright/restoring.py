@@ -6,6 +6,7 @@ from meshwright.acting import load_plan
 from meshwright.jobs import KnownJob
 from meshwright.lifecycle.phases import TERMINAL
 from meshwright.observing import read_job
+from meshwright.placement.preemption import Holder
 from meshwright.reconcile import Surroundings
 from meshwright.rendering import gang as rendering
 
@@ -16,10 +17,13 @@ async def restore_reservation(world: Surroundings, known: KnownJob) -> None:
     Only a plan whose hash stands in the status reserves anything: a forged one reserves nothing. A plan that was
     committed but never stored has no pods, and is replaced by the job's next pass.
     """
-    _, _, status = read_job(known)
+    _, parsed, status = read_job(known)
     if not status.plan_sha256 or status.phase in TERMINAL:
         return
     frozen = await load_plan(world.api, known, status.incarnation, status.plan_sha256)
-    if frozen is not None:
-        known.memory.frozen, known.memory.stored = frozen, frozen.sha256
-        world.queue.reserve(rendering.reservation(frozen))
+    if frozen is None:
+        return
+    rank = await world.lookups.rank(parsed.spec.queue.priority_class_name if parsed else None)
+    since = status.admitted_time or status.start_time or world.clock()
+    known.memory.frozen, known.memory.stored = frozen, frozen.sha256
+    world.queue.reserve(rendering.reservation(frozen), Holder(known.metadata.uid, rank.value, since, rank.spared))

@@ -1,18 +1,15 @@
 from __future__ import annotations
 
-from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from meshwright.cluster.api import ApiServer
 from meshwright.cluster.caches import NodeCache, PodCache, live_gang
 from meshwright.cluster.projection import NodeRecord, PodRecord, project_node, project_pod
 from meshwright.lifecycle.model import Identity, Job
-from meshwright.placement.capacity import snapshot
+from meshwright.placement.capacity import PodUse
 from meshwright_api import names
 from tests.controller.cluster.builders import JOB, JOB_UID, a_member, a_node, a_pod
 from tests.controller.cluster.stub_kube import StubKube
@@ -25,12 +22,9 @@ class Told:
 
     def __init__(self, cache: PodCache) -> None:
         self.jobs: list[str] = []
-        self.capacity = 0
+        self.uses: list[tuple[PodUse | None, PodUse | None]] = []
         cache.on_job = self.jobs.append
-        cache.on_capacity = self._room
-
-    def _room(self) -> None:
-        self.capacity += 1
+        cache.on_use = lambda old, new: self.uses.append((old, new))
 
 
 NO_SERVER: Any = None
@@ -99,25 +93,27 @@ class TestPods:
         assert pods.vanished(JOB_UID) == frozenset()
 
     @pytest.mark.parametrize(
-        ("before", "after", "freed"),
+        ("before", "after", "told"),
         [
-            (None, a_pod(node="n1"), 0),
-            (a_pod(), a_pod(node="n1"), 0),
-            (a_pod(node="n1"), None, 1),
-            (a_pod(node="n1"), a_pod(node="n1", phase="Succeeded"), 1),
-            (a_pod(node="n1", cpu="2"), a_pod(node="n1", cpu="1"), 1),
-            (a_pod(), None, 0),
-            (a_member(0), a_member(0, phase="Failed"), 1),
+            (None, a_pod(node="n1"), "takes"),
+            (a_pod(), a_pod(node="n1"), "takes"),
+            (a_pod(node="n1"), None, "gives"),
+            (a_pod(node="n1"), a_pod(node="n1", phase="Succeeded"), "gives"),
+            (a_pod(node="n1", cpu="2"), a_pod(node="n1", cpu="1"), "changes"),
+            (a_pod(node="n1", phase="Pending"), a_pod(node="n1", phase="Running"), ""),
+            (a_pod(), None, ""),
+            (a_member(0), a_member(0, phase="Failed"), "gives"),
         ],
     )
-    def test_room_is_told_when_something_is_given_back(
-        self, pods: PodCache, before: dict[str, Any] | None, after: dict[str, Any] | None, freed: int
+    def test_what_a_pod_holds_is_told_when_it_changes(
+        self, pods: PodCache, before: dict[str, Any] | None, after: dict[str, Any] | None, told: str
     ) -> None:
         if before:
             put(pods, before)
-        told = Told(pods)
+        heard = Told(pods)
         pods._changed(project_pod(before) if before else None, project_pod(after) if after else None)
-        assert told.capacity == freed
+        kinds = {(False, True): "takes", (True, False): "gives", (True, True): "changes"}
+        assert [kinds[old is not None, new is not None] for old, new in heard.uses] == ([told] if told else [])
 
     def test_which_jobs_are_on_a_node(self, pods: PodCache) -> None:
         put(pods, a_member(0, node="n1"))
@@ -149,48 +145,12 @@ class TestPods:
         assert {seen.path for seen in stub.seen} >= {"/api/v1/namespaces/a/pods", "/api/v1/namespaces/b/pods"}
 
 
-USES = st.lists(
-    st.tuples(
-        st.sampled_from(range(4)),  # which pod
-        st.sampled_from(["foreign", "member", "gone"]),
-        st.sampled_from(["", "n1", "n2"]),
-        st.sampled_from(["1", "250m"]),
-        st.sampled_from(["Running", "Failed"]),
-    ),
-    max_size=30,
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(USES)
-def test_usage_kept_step_by_step_equals_usage_counted_afresh(steps: list[tuple[int, str, str, str, str]]) -> None:
-    cache = PodCache(NO_SERVER)
-    now: dict[int, PodRecord] = {}
-    for number, kind, node, cpu, phase in steps:
-        old, new = now.pop(number, None), None
-        if kind == "member":
-            item = a_member(number, node=node, phase=phase)
-            item["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
-            new = project_pod(item)
-        elif kind == "foreign":
-            new = project_pod(a_pod(f"p{number}", node=node, cpu=cpu, phase=phase))
-        if old or new:
-            cache._changed(old, new)
-        if new:
-            now[number] = new
-
-    nodes = [project_node(a_node(name)).capacity for name in ("n1", "n2")]
-    assert snapshot(nodes, cache.usage()) == snapshot(nodes, [record.use for record in now.values() if record.use])
-    counted = Counter(record.job_uid for record in now.values() if record.pod)
-    assert {uid: len(cache.gang(uid)) for uid in cache.owners()} == dict(counted)
-
-
 class TestNodes:
     @pytest.fixture
     def told(self, nodes: NodeCache) -> list[str]:
         told: list[str] = []
         nodes.on_node = told.append
-        nodes.on_capacity = lambda: told.append("room")
+        nodes.on_offer = lambda name, node: told.append("room" if node else "no room")
         return told
 
     def test_come_change_and_go(self, nodes: NodeCache, told: list[str]) -> None:
@@ -202,7 +162,7 @@ class TestNodes:
         nodes._changed(ready, lost)
         nodes._changed(lost, None)
         assert "n1" not in nodes
-        assert told == ["n1", "room", "n1", "room", "room"]
+        assert told == ["n1", "room", "n1", "room", "no room"]
 
     def test_more_room_is_told_without_a_change_of_readiness(self, nodes: NodeCache, told: list[str]) -> None:
         small, big = project_node(a_node(cpu="1")), project_node(a_node(cpu="2"))
@@ -218,6 +178,7 @@ class TestNodes:
         nodes._changed(None, new)
         nodes._changed(old, None)
         assert nodes.get("n1") == new
+        assert "no room" not in told
 
     @pytest.mark.parametrize(
         ("record", "seconds", "lost"),

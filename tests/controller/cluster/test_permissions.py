@@ -36,7 +36,7 @@ def test_capacity_is_read_cluster_wide_even_when_jobs_are_not() -> None:
     assert cluster_wide == {
         ("list", "pods"),
         ("watch", "pods"),
-        ("get", "priorityclasses"),
+        ("list", "priorityclasses"),
         ("list", "nodes"),
         ("watch", "nodes"),
         ("create", "tokenreviews"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
@@ -16,7 +15,6 @@ from meshwright.cluster.resources import NODES, PODS
 from meshwright.lifecycle.model import Identity, Job, Pod
 from meshwright.placement.capacity import PodUse
 from meshwright.placement.nodes import NodeCapacity
-from meshwright.placement.resources import NOTHING, Resources
 from meshwright_api import names
 
 logger = logging.getLogger(__name__)
@@ -53,11 +51,11 @@ class _Cache(Generic[V]):
 
 
 class PodCache(_Cache[PodRecord]):
-    """All pods: those of gangs in full, foreign ones as what they hold of their node.
+    """All pods, by the gang that they belong to.
 
     Attributes:
         on_job: Called with a job's UID when one of its pods changed.
-        on_capacity: Called when a pod gave something back.
+        on_use: Called with what a pod held of its node and what it holds now, where that changed.
     """
 
     def __init__(
@@ -65,12 +63,10 @@ class PodCache(_Cache[PodRecord]):
     ) -> None:
         super().__init__([Reflector(api, PODS, ns, project_pod, self._changed, timings=timings) for ns in namespaces])
         self.on_job: Callable[[str], None] = lambda _: None
-        self.on_capacity: Callable[[], None] = lambda: None
+        self.on_use: Callable[[PodUse | None, PodUse | None], None] = lambda _old, _new: None
         self._gangs: dict[str, dict[str, PodRecord]] = {}
         self._tuples: dict[str, tuple[Pod, ...]] = {}
         self._vanished: dict[str, set[Identity]] = {}
-        self._foreign: dict[str, Resources] = {}
-        self._foreign_count: Counter[str] = Counter()
 
     def gang(self, job_uid: str) -> tuple[Pod, ...]:
         """Every pod that the job controls, of all incarnations."""
@@ -105,21 +101,18 @@ class PodCache(_Cache[PodRecord]):
         )
 
     def usage(self) -> Iterator[PodUse]:
-        """What is taken of every node: foreign pods as one sum per node, pods of gangs one by one."""
-        for node, amount in self._foreign.items():
-            yield PodUse(node, amount)
-        for gang in self._gangs.values():
-            for record in gang.values():
-                if record.use:
-                    yield record.use
+        """What each pod holds of its node."""
+        for reflector in self.reflectors:
+            yield from (record.use for record in reflector.objects.values() if record.use)
 
     def _changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
         if old:
             self._remove(old, gone=new is None)
         if new:
             self._add(new)
-        if old and old.use and not (new and new.use == old.use):
-            self.on_capacity()
+        before, after = old.use if old else None, new.use if new else None
+        if before != after:
+            self.on_use(before, after)
         for uid in {record.job_uid for record in (old, new) if record and record.job_uid}:
             self.on_job(uid)
 
@@ -128,10 +121,6 @@ class PodCache(_Cache[PodRecord]):
             self._gangs.setdefault(record.job_uid, {})[record.pod.uid] = record
             self._tuples.pop(record.job_uid, None)
             self._outlive(record.job_uid, record.pod.identity.incarnation)
-        elif record.use:
-            node = record.use.node
-            self._foreign[node] = self._foreign.get(node, NOTHING) + record.use.resources
-            self._foreign_count[node] += 1
 
     def _remove(self, record: PodRecord, *, gone: bool) -> None:
         if record.pod:
@@ -142,12 +131,6 @@ class PodCache(_Cache[PodRecord]):
                 del self._gangs[record.job_uid]
             if gone:
                 self._remember(record.job_uid, record.pod.identity)
-        elif record.use:
-            node = record.use.node
-            self._foreign_count[node] -= 1
-            self._foreign[node] -= record.use.resources
-            if not self._foreign_count[node]:
-                del self._foreign_count[node], self._foreign[node]
 
     def _outlive(self, job_uid: str, incarnation: int) -> None:
         """Only the newest incarnation's losses matter, so the memory is bounded by the size of the gang."""
@@ -167,7 +150,7 @@ class NodeCache(_Cache[NodeRecord]):
     """All nodes.
 
     Attributes:
-        on_capacity: Called when a node came, went, or offers something else than before.
+        on_offer: Called with a node's name and what it offers when it came, changed that, or went (None).
         on_node: Called with a node's name when it became ready, stopped being so, or went.
         readable: Whether nodes may be read at all; without the right nothing can be placed, and nothing is called lost.
     """
@@ -176,7 +159,7 @@ class NodeCache(_Cache[NodeRecord]):
         reflector = Reflector(api, NODES, None, project_node, self._changed, timings=timings)
         super().__init__([reflector] if readable else [])
         self.readable = readable
-        self.on_capacity: Callable[[], None] = lambda: None
+        self.on_offer: Callable[[str, NodeCapacity | None], None] = lambda _name, _node: None
         self.on_node: Callable[[str], None] = lambda _: None
         self._by_name: dict[str, NodeRecord] = {}
 
@@ -214,7 +197,8 @@ class NodeCache(_Cache[NodeRecord]):
         ready = [record is not None and record.capacity.ready for record in (old, new)]
         if ready[0] != ready[1]:
             self.on_node(name)
-        self.on_capacity()
+        now = self._by_name.get(name)
+        self.on_offer(name, now.capacity if now else None)
 
 
 async def live_gang(api: ApiServer, job: Job) -> tuple[Pod, ...]:

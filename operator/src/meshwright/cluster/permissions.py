@@ -72,7 +72,7 @@ PERMISSIONS: Final = (
     *_rights(Scope.ISOLATION, "networking.k8s.io", "networkpolicies", "get create update"),
     *_rights(Scope.CLUSTER, "", "nodes", "list watch"),
     *_rights(Scope.CLUSTER, "", "pods", "list watch"),
-    *_rights(Scope.CLUSTER, "scheduling.k8s.io", "priorityclasses", "get"),
+    *_rights(Scope.CLUSTER, "scheduling.k8s.io", "priorityclasses", "list"),
     *_rights(Scope.AGENTS, "authentication.k8s.io", "tokenreviews", "create"),
     *_rights(Scope.OWN, "coordination.k8s.io", "leases", "get update", name="*"),
     # Not to create it: who may create any Secret can have a token of any account in the namespace written into one.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -64,6 +64,8 @@ class GangRequest:
     layout: Layout | None = None
     """What it wants of the topology. The grid is that of the role that has as many pods, or of all pods in rank order.
     None: any place is as good as another."""
+    preempts: bool = False
+    """Whether gangs of lower priority must end for it if it fits in no other way."""
 
     @property
     def size(self) -> int:
@@ -124,6 +126,8 @@ class Snapshot:
     """Nodes that are kept for gangs ahead in the queue."""
     exclusive: Mapping[str, str] = field(default_factory=dict)
     """By job UID, of gangs that share their domains with no other: the level of those domains."""
+    idle: Mapping[str, Resources] | None = field(default=None, repr=False, compare=False)
+    """By node: what would be left if every gang were gone, where that is known already."""
     _verdicts: dict[NodeRules, Verdicts] = field(default_factory=dict, repr=False, compare=False)
     """What was found out once; most gangs of a queue are alike, and nodes do not change within a snapshot."""
 
@@ -165,11 +169,25 @@ class Snapshot:
         """The same moment with these nodes kept for gangs ahead."""
         return replace(self, held=nodes)
 
-    def without_gangs(self) -> Snapshot:
-        """The cluster as it would be if every gang were gone and only foreign pods remained."""
+    def without(self, job_uids: Iterable[str]) -> Snapshot:
+        """The same moment if these gangs, with all that they hold, were gone."""
+        gone = {uid: self.own[uid] for uid in job_uids if uid in self.own}
+        if not gone:
+            return self
         free = dict(self.free)
-        for own in self.own.values():
+        for own in gone.values():
             for node, amount in own.items():
                 if node in free:
                     free[node] += amount
-        return replace(self, free=free, own={}, held=frozenset(), exclusive={})
+        return replace(
+            self,
+            free=free,
+            own={uid: own for uid, own in self.own.items() if uid not in gone},
+            exclusive={uid: level for uid, level in self.exclusive.items() if uid not in gone},
+        )
+
+    def without_gangs(self) -> Snapshot:
+        """The cluster as it would be if every gang were gone and only foreign pods remained."""
+        if self.idle is not None:
+            return replace(self, free=self.idle, own={}, held=frozenset(), exclusive={})
+        return replace(self.without(self.own), held=frozenset(), exclusive={})

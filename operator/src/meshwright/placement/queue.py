@@ -3,88 +3,238 @@
 Gangs that are being restarted come first, then by priority, then by age. A gang starts whole or waits whole, and what
 one is given the next has no more, so two gangs that fit alone but not together never get half each.
 
-A gang that must wait keeps every node that it could use: those behind it may start on other nodes only. So a large gang
-is not starved by small ones that slip past, while jobs for other hardware go on. The price is that nodes may stand idle
-until the large gang fits; without knowing how long jobs run there is no way to fill them that cannot delay it. A gang
-that would not fit even if all other gangs were gone (a wrong selector, nodes that broke, foreign pods) keeps nothing.
+Who may pass a gang that waits, and for how long, is said in `docs/queue.md`: the first that waits keeps one place, and
+whoever has waited for longer than `Circumstances.passing` keeps every node that it could use. A gang that would not fit
+even if all other gangs were gone (a wrong selector, nodes that broke, foreign pods) keeps nothing: it does not wait for
+its turn. Room for a gang that may preempt is made last: where nothing else will do, whole gangs of lower priority end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from meshwright.placement.eligibility import NodeRules
 from meshwright.placement.layout import Layout
 from meshwright.placement.model import GangRequest, Placed, Refused, Snapshot
-from meshwright.placement.reasons import turn
+from meshwright.placement.preemption import Holder, by_cost, fewest
+from meshwright.placement.reasons import ahead_of, makes_room, turn
 from meshwright.placement.resources import Resources
 from meshwright.placement.solver import FirstFit, Solver
 
-
-def admit(
-    waiting: Iterable[GangRequest], snapshot: Snapshot, solver: Solver | None = None
-) -> dict[str, Placed | Refused]:
-    """The verdict on every waiting gang, by job UID.
-
-    Args:
-        waiting: the gangs, in any order.
-        snapshot: what is free; reservations of gangs that hold places already are part of it.
-        solver: finds the place of one gang; first fit unless given.
-    """
-    solver = solver or FirstFit()
-    empty = snapshot.without_gangs()
-    verdicts: dict[str, Placed | Refused] = {}
-    refusals: dict[_Shape, _Refusal] = {}
-    ahead = 0
-    for gang in sorted(waiting, key=_turn):
-        refusal = refusals.get(_shape(gang))
-        if refusal is None:
-            placed = solver.place(gang, snapshot)
-            if placed is not None:
-                verdicts[gang.job_uid] = placed
-                snapshot = snapshot.with_placed(gang, placed)
-                refusals.clear()
-                continue
-            refusal = _look_closer(gang, snapshot, empty, solver)
-            if not refusal.keeps <= snapshot.held:
-                snapshot = snapshot.holding(snapshot.held | refusal.keeps)
-                refusals.clear()
-            refusals[_shape(gang)] = refusal
-        verdicts[gang.job_uid] = refusal.verdict or turn(ahead)
-        ahead += bool(refusal.keeps)
-    return verdicts
-
-
 # As long as nothing is given away, gangs of one shape get one answer: a thousand like jobs cost one look.
-_Shape = tuple[tuple[tuple[int, Resources, NodeRules, str, str], ...], Layout | None, str]
+Shape = tuple[tuple[tuple[int, Resources, NodeRules, str, str], ...], Layout | None, str]
+
+_END_OF_TIME: Final = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What the queue must know beside the gangs that wait and what is free."""
+
+    now: datetime = _END_OF_TIME
+    passing: timedelta = timedelta(0)
+    """For how long after its job was made a waiting gang may be passed by others."""
+    holders: Mapping[str, Holder] = field(default_factory=dict)
+    """By job UID: the gangs that hold places."""
+    leaving: Collection[str] = ()
+    """Of those, the ones that have been told to give their places back and are about to."""
+    kept: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By job UID: the place that a gang kept when the queue was last looked through."""
+    fits_alone: dict[Shape, bool] = field(default_factory=dict)
+    """Which gangs would fit if all others were gone: filled in, and good as long as nodes and foreign pods stay."""
+
+
+@dataclass
+class _Look:
+    """What was found out about gangs of one shape that must wait."""
+
+    snapshot: Snapshot
+    could: bool
+    """Whether it would fit if all gangs were gone: by count of nodes, or exactly if that was needed."""
+    usable: frozenset[str] | None = None
+    refused: Refused | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Refusal:
-    verdict: Refused | None
-    """None if it would fit, were no nodes kept for those ahead."""
-    keeps: frozenset[str]
-    """Nodes that those behind may not use."""
+class _Wait:
+    gang: GangRequest
+    look: _Look
+    ahead: int
+    victims: int
 
 
-def _look_closer(gang: GangRequest, snapshot: Snapshot, empty: Snapshot, solver: Solver) -> _Refusal:
-    held_back = bool(snapshot.held) and solver.place(gang, snapshot.holding(frozenset())) is not None
-    ever = held_back or solver.place(gang, empty) is not None
-    verdict = None if held_back else solver.why_not(gang, snapshot)
-    return _Refusal(verdict, _usable(gang, empty) if ever else frozenset())
+class Judgement:
+    """One look through the queue: who may start where, and why the others wait.
+
+    Attributes:
+        placed: By job UID: the places of those who may start.
+        yields: By job UID of a gang that must give its places back: the gang that needs them.
+        kept: By job UID: the one place that a waiting gang keeps from those behind it, if it keeps one.
+    """
+
+    def __init__(self, snapshot: Snapshot, solver: Solver | None = None, given: Circumstances | None = None) -> None:
+        self.placed: dict[str, Placed] = {}
+        self.yields: dict[str, str] = {}
+        self.kept: dict[str, frozenset[str]] = {}
+        self._solver = solver or FirstFit()
+        self._given = given or Circumstances()
+        self._snapshot = snapshot
+        self._empty = snapshot.without_gangs()
+        # Pods of a gang that holds no place any more are stopping.
+        self._leaving = {*self._given.leaving, *(uid for uid in snapshot.own if uid not in self._given.holders)}
+        self._waits: dict[str, _Wait] = {}
+        self._looks: dict[Shape, _Look] = {}
+        self._hopeless: set[tuple[Shape, int]] = set()
+        self._ahead = 0
+        self._last: Turn | None = None
+
+    def __contains__(self, job_uid: str) -> bool:
+        return job_uid in self.placed or job_uid in self._waits
+
+    def follows(self, gang: GangRequest) -> bool:
+        """Whether the gang comes behind all that were considered, so that nobody's answer changes because of it."""
+        return self._last is None or self._last < order(gang)
+
+    def consider(self, gang: GangRequest) -> None:
+        """Judges the next gang; they must come in order."""
+        assert self.follows(gang), "gangs are judged in their order"
+        self._last, shape = order(gang), _shape(gang)
+        look = self._looks.get(shape)
+        if look is None:
+            placed = None if self._all_kept(gang) else self._solver.place(gang, self._snapshot)
+            if placed is not None:
+                self.placed[gang.job_uid] = placed
+                self._snapshot = self._snapshot.with_placed(gang, placed)
+                self._looks.clear()
+                return
+            look = self._looks[shape] = _Look(self._snapshot, _could(gang, self._empty))
+        self._wait(gang, shape, look)
+
+    def verdict(self, job_uid: str) -> Placed | Refused:
+        """The answer for a gang that was considered. Why it waits is worked out only when somebody asks."""
+        placed = self.placed.get(job_uid)
+        return placed if placed is not None else self._explain(self._waits[job_uid])
+
+    def _all_kept(self, gang: GangRequest) -> bool:
+        """Whether one of its roles finds every node that takes it kept for others: a quick no."""
+        held = self._snapshot.held
+        return bool(held) and any(
+            all(node.name in held for node in self._snapshot.takers(role.rules)) for role in gang.roles if role.replicas
+        )
+
+    def _wait(self, gang: GangRequest, shape: Shape, look: _Look) -> None:
+        """The gang must wait: what it keeps from those behind it, and who must make room for it."""
+        late = self._given.now - gang.created >= self._given.passing
+        first = not self._ahead
+        victims, keeps = 0, frozenset[str]()
+        if look.could and (late or first or gang.preempts):
+            look.could = self._fits_alone(gang, shape)
+        if look.could and gang.preempts:
+            victims, keeps = self._make_room(gang, shape)
+        if look.could and first and not keeps and not late:
+            keeps = self._first_place(gang)
+        if keeps:
+            self.kept[gang.job_uid] = keeps
+        if look.could and late:
+            look.usable = _usable(gang, self._empty) if look.usable is None else look.usable
+            keeps |= look.usable
+        self._waits[gang.job_uid] = _Wait(gang, look, self._ahead, victims)
+        self._ahead += look.could
+        if not keeps <= self._snapshot.held:
+            self._snapshot = self._snapshot.holding(self._snapshot.held | keeps)
+            self._looks.clear()
+
+    def _fits_alone(self, gang: GangRequest, shape: Shape) -> bool:
+        known = self._given.fits_alone
+        if shape not in known:
+            known[shape] = self._solver.place(gang, self._empty) is not None
+        return known[shape]
+
+    def _first_place(self, gang: GangRequest) -> frozenset[str]:
+        """The place that the first of the queue waits for: as before, if that still does, else with few to wait for."""
+        before = self._given.kept.get(gang.job_uid)
+        if before:
+            elsewhere = frozenset(self._empty.free) - before
+            if self._solver.place(gang, self._empty.holding(elsewhere)) is not None:
+                return before
+        found = self._fewest(gang, self._given.holders.values())
+        return frozenset(found[1].nodes.values()) if found else frozenset()
+
+    def _make_room(self, gang: GangRequest, shape: Shape) -> tuple[int, frozenset[str]]:
+        """Who must end for this gang, as a count, and the place that it will have."""
+        if (shape, gang.priority) in self._hopeless:
+            return 0, frozenset()
+        found = self._fewest(
+            gang, (h for h in self._given.holders.values() if h.priority < gang.priority and not h.spared)
+        )
+        if found is None:
+            self._hopeless.add((shape, gang.priority))
+            return 0, frozenset()
+        self.yields.update(dict.fromkeys(found[0], gang.job_uid))
+        return len(found[0]), frozenset(found[1].nodes.values())
+
+    def _fewest(self, gang: GangRequest, holders: Iterable[Holder]) -> tuple[tuple[str, ...], Placed] | None:
+        """Nobody more is needed as long as those who leave anyway, or have been told to, make room enough."""
+        gone = self._leaving | self.yields.keys()
+        candidates = [h for h in holders if h.job_uid not in gone and h.job_uid != gang.job_uid]
+        return fewest(gang, self._snapshot.without(gone - {gang.job_uid}), by_cost(candidates), self._solver)
+
+    def _explain(self, wait: _Wait) -> Refused:
+        gang, look = wait.gang, wait.look
+        if look.refused is None:
+            unkept = look.snapshot.holding(frozenset())
+            would_fit = bool(look.snapshot.held) and self._solver.place(gang, unkept) is not None
+            look.refused = turn(wait.ahead) if would_fit else self._solver.why_not(gang, look.snapshot)
+        if wait.victims:
+            return makes_room(look.refused, wait.victims)
+        return ahead_of(look.refused, wait.ahead)
 
 
-def _turn(gang: GangRequest) -> tuple[bool, int, datetime, str]:
+def judge(
+    waiting: Iterable[GangRequest],
+    snapshot: Snapshot,
+    solver: Solver | None = None,
+    given: Circumstances | None = None,
+) -> Judgement:
+    """Judges all the gangs that wait, given in any order.
+
+    Args:
+        waiting: the gangs.
+        snapshot: what is free; reservations of gangs that hold places already are part of it.
+        solver: finds the place of one gang; first fit unless given.
+        given: what else there is to know.
+    """
+    judgement = Judgement(snapshot, solver, given)
+    for gang in sorted(waiting, key=order):
+        judgement.consider(gang)
+    return judgement
+
+
+Turn = tuple[bool, int, datetime, str]
+
+
+def order(gang: GangRequest) -> Turn:
+    """The place in the queue: gangs that are being restarted, then by priority, then by age."""
     return not gang.prefer, -gang.priority, gang.created, gang.job_uid
 
 
-def _shape(gang: GangRequest) -> _Shape:
+def _shape(gang: GangRequest) -> Shape:
     # A gang that already has places, or nodes to avoid, is like no other.
     alone = gang.job_uid if gang.prefer or gang.avoid else ""
     roles = tuple((role.replicas, role.resources, role.rules, role.near, role.spread) for role in gang.roles)
     return roles, gang.layout, alone
+
+
+def _could(gang: GangRequest, empty: Snapshot) -> bool:
+    """Whether each role would find room enough for itself; that it does not is certain, that it does is not."""
+    return all(
+        sum(role.resources.times_in(empty.free[node.name], role.replicas) for node in empty.takers(role.rules))
+        >= role.replicas
+        for role in gang.roles
+    )
 
 
 def _usable(gang: GangRequest, empty: Snapshot) -> frozenset[str]:

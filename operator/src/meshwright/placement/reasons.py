@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 from meshwright.placement.model import GangRequest, Refused, RoleRequest, Snapshot
 from meshwright.placement.resources import GPU, NOTHING, Resources
@@ -33,9 +34,29 @@ def refusal(gang: GangRequest, snapshot: Snapshot) -> Refused:
 
 def turn(ahead: int) -> Refused:
     """The gang would fit, but only on nodes that are kept for gangs before it."""
-    jobs = "1 job" if ahead == 1 else f"{ahead} jobs"
-    message = f"would fit now, but its nodes are kept for {jobs} ahead in the queue"
+    message = f"would fit now, but its nodes are kept for {_jobs(ahead)} ahead in the queue"
     return Refused(names.REASON_WAITING_FOR_TURN, message)
+
+
+def ahead_of(refused: Refused, ahead: int) -> Refused:
+    """The same with the place in the queue."""
+    if not ahead or refused.reason == names.REASON_WAITING_FOR_TURN:
+        return refused
+    return replace(refused, message=f"{refused.message}; {_jobs(ahead)} ahead in the queue")
+
+
+def makes_room(refused: Refused, victims: int) -> Refused:
+    """The same while gangs of lower priority end for it."""
+    return replace(refused, message=f"{refused.message}; {_jobs(victims)} of lower priority will make room")
+
+
+def yielded() -> Refused:
+    """The gang must give its places back."""
+    return Refused(names.REASON_WAITING_FOR_TURN, "gives its places to a job of higher priority")
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count} jobs"
 
 
 def describe(resources: Resources) -> str:
