@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 
 from meshwright_api.base import ApiModel
 from meshwright_api.errors import PlanTooNew, PlanUnreadable
+from meshwright_api.traffic import LevelUse
 
 VERSION = 1
 """Version of the plans that this package writes and the newest that it reads."""
@@ -130,7 +131,13 @@ class LaunchPlan(ApiModel):
     mesh: tuple[Axis, ...] = ()
     """Axes of the mesh, outermost first; empty without the built-in trainer."""
     groups: tuple[Group, ...] = ()
-    """Ranks by topology domain; empty where the topology is unknown."""
+    """Ranks by topology domain, outermost level first; empty where the topology is unknown.
+
+    Levels that would make the plan too long, most often the single nodes, are left out."""
+    levels: tuple[LevelUse, ...] = ()
+    """Levels of the topology, outermost first, and what crosses them; empty where the topology is unknown."""
+    exclusive: str = ""
+    """Topology level whose domains the job shares with no other; empty: it shares them."""
     rendezvous: Rendezvous
     """Where the processes meet."""
     heartbeat: Heartbeat | None = None

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from pydantic import Field, JsonValue
 
 from meshwright_api.base import ApiModel
+from meshwright_api.wishes import LevelName, Placement
 
 MAX_PODS = 25_000
 MAX_ROLES = 16
@@ -27,7 +28,6 @@ BY_NAME: dict[str, JsonValue] = {"x-kubernetes-list-type": "map", "x-kubernetes-
 """A list whose items are told apart, and merged by server-side apply, by their name."""
 
 RoleName = Annotated[str, Field(min_length=1, max_length=32, pattern=DNS_LABEL)]
-LevelName = Annotated[str, Field(min_length=1, max_length=63)]
 
 
 class Agent(StrEnum):
@@ -96,9 +96,11 @@ class Role(ApiModel):
 
     With the built-in trainer it may leave out the container, or the image of the container `trainer`."""
     near: RoleName | None = None
-    """Name of a role whose pods this role's pods are placed close to."""
+    """Name of another role whose pods this role's pods are placed as close to as there is room."""
     spread: LevelName | None = None
-    """Topology level over whose domains the role's pods are spread."""
+    """Topology level over whose domains the role's pods are dealt out as evenly as there is room.
+
+    With the built-in trainer use `placement.spread`, which keeps replicas whole."""
 
 
 class Volume(ApiModel):
@@ -148,30 +150,6 @@ VOLUME_SOURCES = (
     "ephemeral",
     "host_path",
 )
-
-
-class PlacementConstraint(ApiModel):
-    """Keeps the ranks of one mesh axis within one domain of a topology level."""
-
-    axis: Annotated[str, Field(min_length=1, max_length=63)]
-    """Mesh axis: pipeline, data, shard, context, tensor or expert."""
-    within: LevelName
-    """Topology level whose domain holds each group of the axis."""
-    required: bool = False
-    """Whether the job waits until this can be had. Default false: preferred."""
-
-
-class Placement(ApiModel):
-    """Where the gang may sit. Defaults come from the mesh."""
-
-    constraints: Annotated[tuple[PlacementConstraint, ...], Field(max_length=16)] = ()
-    """Constraints, one per axis; at most 16."""
-    exclusive: LevelName | None = None
-    """Topology level whose domains the job shares with no other job."""
-    spread: LevelName | None = None
-    """Topology level over whose domains the data replicas are spread."""
-    balanced: bool = False
-    """Gives every domain that is used the same number of pods. Default false."""
 
 
 class Elastic(ApiModel):

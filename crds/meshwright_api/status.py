@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from meshwright_api.base import ApiModel, Timestamp
+from meshwright_api.traffic import LevelUse
 
 MAX_INCIDENTS = 20
 MAX_LAST_WORDS = 1024
@@ -203,6 +204,13 @@ class Goodput(ApiModel):
     """The ledger."""
 
 
+class PlacementStatus(ApiModel):
+    """Where the gang sits in the topology, in counts."""
+
+    levels: tuple[LevelUse, ...] = ()
+    """Levels of the topology, outermost first."""
+
+
 class TrainingJobStatus(ApiModel):
     """What the operator knows of a TrainingJob; written only by it."""
 
@@ -240,6 +248,8 @@ class TrainingJobStatus(ApiModel):
     """`running/desired`, for people."""
     mesh: str = ""
     """The effective mesh, for people: `pipeline=4 data=4 tensor=8`."""
+    placement: PlacementStatus | None = None
+    """Where the gang sits in the topology; unset without a topology, and while it waits."""
     image_id: str = Field(default="", alias="imageID")
     """Digest of the judged container's image, from the first pod that ran."""
     start_time: Timestamp | None = None

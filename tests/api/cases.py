@@ -368,9 +368,6 @@ TEMPLATES = (
 LATER = (
     Case("later-elastic", a_job(elastic={"min": 1}), a_job(), ("spec.elastic", "roles[].replicas")),
     Case("later-profile", a_job(profile="default"), a_job(), ("spec.profile",)),
-    Case("later-placement", a_job(placement={"balanced": True}), a_job(), ("spec.placement", "nodeSelector")),
-    Case("later-roles.[].near", a_job(roles=[a_role(near="worker")]), a_job(), ("near",)),
-    Case("later-roles.[].spread", a_job(roles=[a_role(spread="leaf")]), a_job(), ("spread",)),
     Case("later-queue.backend", a_job(queue={"backend": "None"}), a_job(queue={}), ("spec.queue.backend", "Native")),
     Case(
         "later-queue.backend",
@@ -559,4 +556,57 @@ TRAINER = (
     ),
 )
 
-CASES: tuple[Case, ...] = (*NAMES, *SIZES, *POLICY_FIELDS, *VOLUMES, *TEMPLATES, *LATER, *TRAINER)
+def _kept_together(axis: str, within: str = "leaf", **fields: Any) -> Json:
+    return {"constraints": [{"axis": axis, "within": within, **fields}]}
+
+
+def _placed(*wishes: Json) -> Json:
+    """A job with the built-in trainer and these wishes for where it sits."""
+    job = a_trained_job()
+    job["spec"]["placement"] = {key: value for wish in wishes for key, value in wish.items()}
+    return job
+
+
+def _twice(first: str, second: str) -> Json:
+    wishes = [*_kept_together("pods", first)["constraints"], *_kept_together("pods", second)["constraints"]]
+    return a_job(placement={"constraints": wishes})
+
+
+PLACEMENT = (
+    Case(
+        "placement-axis-of-known-mesh",
+        a_job(placement=_kept_together("tensor", required=True)),
+        a_job(placement=_kept_together("pods", required=True)),
+        ("spec.placement.constraints", "axis: pods"),
+    ),
+    Case(
+        SCHEMA,
+        _placed(_kept_together("model")),
+        _placed(_kept_together("tensor", "topology.kubernetes.io/zone"), {"exclusive": "leaf", "spread": "leaf"}),
+        ("spec.placement.constraints[0].axis", "model", "tensor"),
+    ),
+    Case(
+        SCHEMA, _placed(_kept_together("data", "")), _placed({"balanced": True}), ("placement.constraints[0].within",)
+    ),
+    Case(SCHEMA, _twice("leaf", "leaf"), _twice("leaf", "spine"), ("spec.placement.constraints",)),
+    Case(
+        "near-another-role",
+        a_job(roles=[a_role(), a_role("server", near="workers")]),
+        a_job(roles=[a_role(), a_role("server", near="worker")]),
+        ("near", "no other role workers"),
+    ),
+    Case(
+        "near-another-role",
+        a_job(roles=[a_role(near="worker")]),
+        a_job(roles=[a_role(near="server"), a_role("server", spread="leaf")]),
+        ("near", "no other role worker"),
+    ),
+    Case(
+        "spread-of-own-image",
+        a_trained_job({"name": "worker", "spread": "leaf"}),
+        a_job(roles=[a_role(spread="leaf")]),
+        ("spec.placement.spread",),
+    ),
+)
+
+CASES: tuple[Case, ...] = (*NAMES, *SIZES, *POLICY_FIELDS, *VOLUMES, *PLACEMENT, *TEMPLATES, *LATER, *TRAINER)

@@ -22,10 +22,11 @@ LAUNCH_CHANGES: dict[str, Any] = {
     "trainer": a_trainer(),
     "roles": NEW_ROLES,
     "volumes": [{"name": "v", "mountPath": "/v", "emptyDir": {}}],
+    "placement": {"balanced": True},
     "queue": {"priorityClassName": "high"},
     "agent": "None",
 }
-LATER_CHANGES: dict[str, Any] = {"profile": "fast", "placement": {"balanced": True}}
+LATER_CHANGES: dict[str, Any] = {"profile": "fast"}
 """Launch fields that this version refuses in any case."""
 POLICY_CHANGES: dict[str, Any] = {
     "failurePolicy": {"maxRestarts": 3},

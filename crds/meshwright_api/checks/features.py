@@ -19,13 +19,6 @@ FEATURES_LATER: tuple[Later, ...] = (
         ("profile",), "profiles are not part of this version; leave it out and put what pods need in roles[].template"
     ),
     Later(
-        ("placement",),
-        "topology-aware placement is not part of this version; leave it out and use nodeSelector or affinity in "
-        "roles[].template",
-    ),
-    Later(("roles", LIST, "near"), "placing roles near each other is not part of this version; leave it out"),
-    Later(("roles", LIST, "spread"), "spreading a role is not part of this version; leave it out"),
-    Later(
         ("queue", "backend"),
         "this backend is not part of this version; leave it out or use Native (Meshwright places the gang)",
         works=("Native",),

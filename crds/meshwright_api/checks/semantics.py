@@ -10,6 +10,7 @@ from meshwright_api.errors import Problem
 from meshwright_api.names import MAX_DNS_LABEL
 from meshwright_api.resolve import Resolved
 from meshwright_api.spec import MAX_PODS, TrainingJobSpec, Volume
+from meshwright_api.wishes import PlacementAxis
 
 EXAMPLE = "{name: worker, replicas: 2, template: {spec: {containers: [{name: trainer, image: IMAGE}]}}}"
 """A role that works."""
@@ -27,6 +28,8 @@ def semantic_problems(spec: TrainingJobSpec, resolved: Resolved, name: str) -> I
     yield from _size(resolved)
     yield from _unique(spec)
     yield from _rules(spec)
+    yield from _placement(spec)
+    yield from _role_wishes(spec)
     yield from _volumes(spec)
 
 
@@ -75,6 +78,29 @@ def _rules(spec: TrainingJobSpec) -> Iterator[Problem]:
             yield Problem(at, "matches nothing; give exitCodes or reasons, for example exitCodes: [3]")
         if rule.role is not None and rule.role not in roles:
             yield Problem(f"{at}.role", f"there is no role {rule.role}; use one of {', '.join(roles)}")
+
+
+def _placement(spec: TrainingJobSpec) -> Iterator[Problem]:
+    constraints = spec.placement.constraints
+    for i, constraint in enumerate(constraints):
+        at = f"spec.placement.constraints[{i}]"
+        if spec.trainer is None and constraint.axis is not PlacementAxis.PODS:
+            yield Problem(f"{at}.axis", f"{constraint.axis}: without spec.trainer the mesh is not known; use "
+                          "axis: pods, which is all pods of the job")  # fmt: skip
+        if any((c.axis, c.within) == (constraint.axis, constraint.within) for c in constraints[:i]):
+            yield Problem(at, f"{constraint.axis} within {constraint.within} is there twice; leave one out")
+
+
+def _role_wishes(spec: TrainingJobSpec) -> Iterator[Problem]:
+    roles = [role.name for role in spec.roles]
+    for i, role in enumerate(spec.roles):
+        if role.near is not None and (role.near == role.name or role.near not in roles):
+            others = ", ".join(name for name in roles if name != role.name)
+            instead = f"use one of {others}" if others else "leave it out"
+            yield Problem(f"spec.roles[{i}].near", f"there is no other role {role.near}; {instead}")
+        if role.spread is not None and spec.trainer is not None:
+            yield Problem(f"spec.roles[{i}].spread", "is for your own image; with spec.trainer use "
+                          "spec.placement.spread, which keeps replicas whole")  # fmt: skip
 
 
 def _volumes(spec: TrainingJobSpec) -> Iterator[Problem]:

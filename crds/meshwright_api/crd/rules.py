@@ -64,7 +64,8 @@ _SPEC = Rule(
 
 def rules() -> tuple[Rule, ...]:
     """All rules of the CustomResourceDefinition."""
-    return (_SPEC, *_sizes(), *_failure_rules(), *_volumes(), *_trainer(), *map(_later, FEATURES_LATER))
+    placement = *_placement(), *_role_wishes()
+    return (_SPEC, *_sizes(), *_failure_rules(), *placement, *_volumes(), *_trainer(), *map(_later, FEATURES_LATER))
 
 
 def there(path: str) -> str:
@@ -116,6 +117,42 @@ def _failure_rules() -> tuple[Rule, ...]:
             message="the role is not in spec.roles",
             expression=f"'there is no role %s; use the name of one of spec.roles'.format([{lost}[0].role])",
             field=".failurePolicy.rules",
+        ),
+    )
+
+
+def _placement() -> tuple[Rule, ...]:
+    blind = "self.placement.constraints.filter(c, c.axis != 'pods')"
+    return (
+        Rule(
+            name="placement-axis-of-known-mesh",
+            at=("spec",),
+            rule=f"has(self.trainer) || !({there('self.placement.constraints')}) || size({blind}) == 0",
+            message="without spec.trainer the mesh is not known; use axis: pods, which is all pods of the job",
+            field=".placement.constraints",
+        ),
+    )
+
+
+def _role_wishes() -> tuple[Rule, ...]:
+    known = "r.near != r.name && self.roles.exists(o, o.name == r.near)"
+    lost = f"self.roles.filter(r, has(r.near) && !({known}))"
+    return (
+        Rule(
+            name="near-another-role",
+            at=("spec",),
+            rule=f"!has(self.roles) || size({lost}) == 0",
+            message="roles[].near must name another role of the job",
+            expression=f"'near: there is no other role %s; use the name of another one'.format([{lost}[0].near])",
+            field=".roles",
+        ),
+        Rule(
+            name="spread-of-own-image",
+            at=("spec",),
+            rule="!has(self.trainer) || !has(self.roles) || !self.roles.exists(r, has(r.spread))",
+            message="spread is for your own image; with spec.trainer use spec.placement.spread, which keeps replicas "
+            "whole",
+            field=".roles",
         ),
     )
 

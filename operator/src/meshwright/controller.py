@@ -19,6 +19,7 @@ from meshwright.lifecycle.phases import TERMINAL
 from meshwright.lookups import Lookups
 from meshwright.placement.presets import PRESETS
 from meshwright.placement.topological import TopologySolver
+from meshwright.placement.topology import Topology
 from meshwright.progress import ProgressBoard
 from meshwright.reconcile import Recorder, Surroundings, reconcile
 from meshwright.restoring import restore_reservation
@@ -56,7 +57,7 @@ class Reconciler:
         self._work = WorkQueue()
         self._next_look: asyncio.TimerHandle | None = None
         self._look_cost = 0.0
-        solver = TopologySolver(PRESETS[settings.topology]) if settings.topology else None
+        solver = TopologySolver(PRESETS[settings.topology] if settings.topology else Topology())
         queue = GangQueue(pods, nodes, solver)
         self.board = ProgressBoard()
         self.board.on_report = self._reported

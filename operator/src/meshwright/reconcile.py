@@ -37,7 +37,7 @@ from meshwright.rendering.surroundings import suited
 from meshwright.settings import Settings
 from meshwright.status_patch import as_json, merge_patch
 from meshwright_api.job import TrainingJob
-from meshwright_api.status import Phase, TrainingJobStatus
+from meshwright_api.status import Phase, PlacementStatus, TrainingJobStatus
 
 logger = logging.getLogger(__name__)
 
@@ -182,7 +182,12 @@ def _ask_for_places(
     known.memory.frozen, known.memory.stored = frozen, ""
     known.memory.refusal = ""
     world.queue.reserve(rendering.reservation(frozen), Holder(o.job.uid, rank.value, o.now, rank.spared))
-    return Offer(plan_sha256=frozen.sha256)
+    levels = frozen.launch_plan.levels
+    return Offer(
+        plan_sha256=frozen.sha256,
+        message=rendering.note(request, answer),
+        placement=PlacementStatus(levels=levels) if levels else None,
+    )
 
 
 def _keep_places(world: Surroundings, o: Observation) -> None:

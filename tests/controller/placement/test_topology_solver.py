@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from meshwright.placement.layout import Axis, Layout, Pattern, Within, compact
 from meshwright.placement.model import GangRequest, Member, Placed, Refused, Snapshot
 from meshwright.placement.nodes import NodeCapacity
-from meshwright.placement.queue import admit
+from meshwright.placement.queue import judge
 from meshwright.placement.solver import FirstFit
 from meshwright.placement.topological import TopologySolver
 from meshwright.placement.topology import HOSTNAME, Level, Topology
@@ -240,9 +240,9 @@ def test_of_two_gangs_that_fit_alone_but_not_together_one_runs_and_the_other_is_
     layout = mesh(2, 2, within=[held("tensor", "leaf")])
     fields = {name: getattr(a_grid(layout), name) for name in GangRequest.__dataclass_fields__}
     gangs = [GangRequest(**{**fields, "job_uid": uid}) for uid in ("first", "second")]
-    verdicts = admit(gangs, a_snapshot(nodes_of({"a": [1, 1, 1], "b": [1, 1, 1]})), TopologySolver(TREE))
-    assert isinstance(verdicts["first"], Placed)
-    refused = verdicts["second"]
+    judgement = judge(gangs, a_snapshot(nodes_of({"a": [1, 1, 1], "b": [1, 1, 1]})), TopologySolver(TREE))
+    assert isinstance(judgement.verdict("first"), Placed)
+    refused = judgement.verdict("second")
     assert isinstance(refused, Refused)
     assert "there is room for 2" in refused.message
 
@@ -251,6 +251,6 @@ def test_gangs_that_differ_in_their_layout_alone_get_answers_of_their_own() -> N
     fields = {name: getattr(a_grid(compact(4)), name) for name in GangRequest.__dataclass_fields__}
     strict = mesh(2, 2, within=[held("data", "leaf"), held("tensor", "leaf")])
     gangs = [GangRequest(**{**fields, "job_uid": "1", "layout": strict}), GangRequest(**{**fields, "job_uid": "2"})]
-    verdicts = admit(gangs, a_snapshot(nodes_of({"a": [1, 1], "b": [1, 1]})), TopologySolver(TREE))
-    assert isinstance(verdicts["1"], Refused)
-    assert isinstance(verdicts["2"], Placed)
+    judgement = judge(gangs, a_snapshot(nodes_of({"a": [1, 1], "b": [1, 1]})), TopologySolver(TREE))
+    assert isinstance(judgement.verdict("1"), Refused)
+    assert isinstance(judgement.verdict("2"), Placed)

@@ -79,6 +79,7 @@ def _commit(o: Observation, policy: Policy, offer: Offer) -> Decision:
             "start_time": status.start_time or o.now,
             "admitted_time": o.now,
             "mesh": policy.mesh,
+            "placement": offer.placement,
             "pods": PodCounts(desired=policy.size),
             "ready": f"0/{policy.size}",
         }
@@ -88,7 +89,7 @@ def _commit(o: Observation, policy: Policy, offer: Offer) -> Decision:
         names.SCHEDULED,
         True,
         names.REASON_PLACED,
-        offer.message or f"Attempt {attempt}: every pod has its place.",
+        f"Attempt {attempt}: every pod has its place. {offer.message}".rstrip(),
         now=o.now,
         generation=o.job.generation,
     )
@@ -109,6 +110,7 @@ def _wait(o: Observation, policy: Policy, offer: Offer) -> Decision:
             "admitted_time": None,
             # A waiting gang holds nothing: two that each held half of the other's place would wait for ever.
             "plan_sha256": "",
+            "placement": None,
             "pods": PodCounts(desired=policy.size),
             "ready": f"0/{policy.size}",
             "mesh": policy.mesh,

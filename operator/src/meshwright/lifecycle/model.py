@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Literal
 
 from meshwright.progress import Progress
-from meshwright_api.status import TrainingJobStatus
+from meshwright_api.status import PlacementStatus, TrainingJobStatus
 
 FailureAction = Literal["Restart", "RestartFree", "Fail"]
 
@@ -151,6 +151,9 @@ class Offer:
     plan_sha256: str = ""
     reason: str = ""
     message: str = ""
+    """Why not; or what of its wishes a placed gang does not have."""
+    placement: PlacementStatus | None = None
+    """Where the place is in the topology."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,7 @@ def _suspended(o: Observation, policy: Policy) -> TrainingJobStatus:
             "reason": names.REASON_SUSPEND_REQUESTED,
             "observed_generation": o.job.generation,
             "plan_sha256": "",
+            "placement": None,
             "admitted_time": None,
             "succeeded": (),
             "pods": PodCounts(desired=policy.size),

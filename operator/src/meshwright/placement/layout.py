@@ -10,8 +10,14 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from meshwright.placement.errors import InvalidLayout
+
+PODS: Final = "pods"
+"""The one axis of a grid about which nothing is known but that its pods talk; as a wish, all axes together."""
+_REPLICAS: Final = ("data", PODS)
+"""Along these axes stand replicas; one that has no mesh is taken to have one in each pod."""
 
 
 class Pattern(StrEnum):
@@ -82,6 +88,19 @@ class Layout:
         required = any(constraint.required for constraint in self.constraints)
         return required or bool(self.exclusive or self.spread or self.balanced)
 
+    @property
+    def replica(self) -> Within | None:
+        """What spreading replicas keeps together: each of them, whole. None if there is nothing to spread."""
+        if not self.spread or all(axis.size == 1 for axis in self.axes if axis.name in _REPLICAS):
+            return None
+        return Within(frozenset(a.name for a in self.axes if a.name not in _REPLICAS), self.spread, required=True)
+
+    @property
+    def required(self) -> tuple[Within, ...]:
+        """The constraints that must hold."""
+        replica = () if self.replica is None else (self.replica,)
+        return (*(constraint for constraint in self.constraints if constraint.required), *replica)
+
     @classmethod
     def of_mesh(cls, mesh: Iterable[Axis], processes_per_pod: int, constraints: Iterable[Within] = ()) -> Layout:
         """The grid of pods under a mesh of ranks, outermost axis first.
@@ -110,13 +129,13 @@ class Layout:
     def _uneven(cls, axes: tuple[Axis, ...], processes_per_pod: int, constraints: tuple[Within, ...]) -> Layout:
         pods = -(-math.prod(axis.size for axis in axes) // processes_per_pod)
         traffic = sum(axis.traffic for axis in axes) * processes_per_pod
-        everything = frozenset({"pods"})
+        everything = frozenset({PODS})
         return cls(
-            (Axis("pods", pods, traffic, Pattern.NEIGHBOURS),),
+            (Axis(PODS, pods, traffic, Pattern.NEIGHBOURS),),
             tuple(Within(everything, c.level, c.required) for c in constraints),
         )
 
 
 def compact(pods: int, constraints: Iterable[Within] = ()) -> Layout:
     """Pods about which nothing is known but that they talk: the closer, the better. The axis is called `pods`."""
-    return Layout((Axis("pods", pods),), tuple(constraints))
+    return Layout((Axis(PODS, pods),), tuple(constraints))

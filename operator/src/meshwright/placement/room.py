@@ -6,11 +6,14 @@ counting from the nodes upwards, each domain rounded down to whole units, loses 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from meshwright.placement.layout import Layout, Within
 from meshwright.placement.topology import Tree
+
+Limits = Mapping[int, Sequence[int]]
+"""By level and domain: pods that may go there at most, in whole units."""
 
 
 def units(tree: Tree, layout: Layout, constraints: Iterable[Within]) -> tuple[int, ...]:
@@ -37,21 +40,29 @@ def held_axes(tree: Tree, constraints: Iterable[Within]) -> tuple[frozenset[str]
     return tuple(held)
 
 
-def usable(tree: Tree, rooms: Sequence[int], sizes: Sequence[int]) -> tuple[list[int], ...]:
+def usable(
+    tree: Tree, rooms: Sequence[int], sizes: Sequence[int], limits: Limits | None = None
+) -> tuple[list[int], ...]:
     """By level and domain: pods that it can hold in whole units.
 
     Args:
         tree: the topology.
         rooms: pods that each node has room for, by position.
         sizes: the units of each level.
+        limits: what domains of some levels may hold at most.
     """
+    limits = limits or {}
     lowest = len(tree.levels) - 1
     rows: list[list[int]] = [[]] * len(tree.levels)
     rows[lowest] = [room - room % sizes[lowest] for room in rooms] if sizes[lowest] > 1 else list(rooms)
+    if lowest in limits:
+        rows[lowest] = list(map(min, rows[lowest], limits[lowest]))
     for level in range(lowest - 1, -1, -1):
         below, unit = rows[level + 1], sizes[level]
         # Children of a domain are neighbours too: where they begin follows from where their first nodes stand.
         firsts = [tree.domains[level + 1][start] for start in tree.starts[level][:-1]] + [len(below)]
         row = [sum(below[first:end]) for first, end in pairwise(firsts)]
         rows[level] = [total - total % unit for total in row] if unit > 1 else row
+        if level in limits:
+            rows[level] = list(map(min, rows[level], limits[level]))
     return tuple(rows)

@@ -12,7 +12,7 @@ from meshwright.placement.improving import Improving, Together
 from meshwright.placement.layout import Layout, Within
 from meshwright.placement.orders import Order, orders
 from meshwright.placement.packing import Packing
-from meshwright.placement.room import held_axes, units, usable
+from meshwright.placement.room import Limits, held_axes, units, usable
 from meshwright.placement.topology import Tree
 
 _DOMAINS: Final = 4
@@ -64,7 +64,9 @@ def fits(tree: Tree, rooms: Sequence[int], layout: Layout, constraints: Sequence
     return bool(tree.nodes) and usable(tree, rooms, units(tree, layout, constraints))[0][0] >= layout.pods
 
 
-def cheapest(tree: Tree, rooms: Sequence[int], layout: Layout, constraints: Sequence[Within]) -> Found | None:
+def cheapest(
+    tree: Tree, rooms: Sequence[int], layout: Layout, constraints: Sequence[Within], limits: Limits | None = None
+) -> Found | None:
     """The cheapest place found; None if there is none that keeps all constraints.
 
     Args:
@@ -72,8 +74,9 @@ def cheapest(tree: Tree, rooms: Sequence[int], layout: Layout, constraints: Sequ
         rooms: pods that each node has room for, by position.
         layout: the grid.
         constraints: those to keep.
+        limits: what domains may hold at most.
     """
-    capacity = usable(tree, rooms, units(tree, layout, constraints))
+    capacity = usable(tree, rooms, units(tree, layout, constraints), limits)
     if not tree.nodes or capacity[0][0] < layout.pods:
         return None
     cost = Cost.of(tree, layout)
@@ -81,11 +84,12 @@ def cheapest(tree: Tree, rooms: Sequence[int], layout: Layout, constraints: Sequ
     tries: list[_Try] = []
     effort = _Effort.of(tree, layout)
     for wished in _wished(tree, layout, constraints) if effort.wishes else [constraints]:
-        tries += _tries(tree, rooms, layout, wished, cost, floor, max(1, effort.placings // layout.pods))
+        tries += _tries(tree, rooms, layout, wished, limits, cost, floor, max(1, effort.placings // layout.pods))
         if any(t.cost <= floor for t in tries):
             break
     tries.sort(key=lambda t: (t.cost, t.rank))
-    if layout.pods <= _IMPROVED and tries[0].cost > floor:
+    # Small changes know nothing of limits.
+    if layout.pods <= _IMPROVED and tries[0].cost > floor and not limits:
         tries = _improve(tries, rooms, held_axes(tree, constraints), cost, effort)
     best = min(tries, key=lambda t: (t.cost, t.rank))
     return Found(tuple(best.nodes), best.cost)
@@ -108,13 +112,14 @@ def _tries(
     rooms: Sequence[int],
     layout: Layout,
     constraints: Sequence[Within],
+    limits: Limits | None,
     cost: Cost,
     floor: float,
     budget: int,
 ) -> list[_Try]:
     """Places in several domains and orders, none after one that cannot be undercut."""
     sizes = units(tree, layout, constraints)
-    capacity = usable(tree, rooms, sizes)
+    capacity = usable(tree, rooms, sizes, limits)
     pods = layout.pods
     ways = orders(layout, held_axes(tree, constraints), limit=min(budget, 12))
     # Blocks may also be ignored, to fill the largest domain to its brim: with one pod left over that can be cheapest.

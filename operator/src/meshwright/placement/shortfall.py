@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from meshwright.placement.grid import Grid
 from meshwright.placement.layout import Layout, Within
-from meshwright.placement.model import Refused, Snapshot
+from meshwright.placement.model import GangRequest, Refused, Snapshot
 from meshwright.placement.reasons import describe
 from meshwright.placement.room import units, usable
 from meshwright.placement.solver import Kind
@@ -13,32 +14,57 @@ from meshwright.placement.topology import Tree
 from meshwright_api import names
 
 
-def explain(tree: Tree, rooms: Sequence[int], layout: Layout, kind: Kind, snapshot: Snapshot, base: Refused) -> Refused:
+def missing_levels(tree: Tree, gang: GangRequest) -> tuple[str, ...]:
+    """Levels that the gang insists on and the topology does not have."""
+    asked = {role.spread for role in gang.roles if role.replicas and role.spread}
+    if gang.layout is not None:
+        asked |= {constraint.level for constraint in gang.layout.constraints if constraint.required}
+        asked |= {level for level in (gang.layout.exclusive, gang.layout.spread) if level}
+    return tuple(sorted(level for level in asked if tree.level(level) is None))
+
+
+def explain(
+    tree: Tree, gang: GangRequest, grid: Grid | None, snapshot: Snapshot, base: Refused, closed: int
+) -> Refused:
     """The first thing that stands in the way.
 
     Args:
         tree: the topology.
-        rooms: pods that each node has room for, by position.
-        layout: the grid.
-        kind: its pods.
-        snapshot: what is free.
+        gang: the gang.
+        grid: its grid, if it has one.
+        snapshot: what is free to it.
         base: what is missing if the topology is left out of account.
+        closed: nodes that it may not use since another gang is alone there, or it wants to be.
     """
-    required = [c for c in layout.constraints if c.required]
-    unknown = sorted({c.level for c in required if tree.level(c.level) is None})
-    if unknown:
-        levels = ", ".join(level.name for level in tree.levels[1:])
-        say = f"the cluster's topology has no level {', '.join(unknown)}; use one of {levels}"
-        return Refused(names.REASON_WAITING_FOR_CAPACITY, say)
+    if missing := missing_levels(tree, gang):
+        return Refused(names.REASON_WAITING_FOR_CAPACITY, no_such_levels(tree, missing))
     lacking = "".join(f"; {_nodes(n)} without label {key} left out" for key, n in sorted(tree.unlabelled.items()))
-    if sum(rooms) < layout.pods:
+    if closed:
+        lacking += f"; {_nodes(closed)} left out, in domains that one job has to itself"
+    if grid is None or sum(grid.rooms) < grid.layout.pods:
         return Refused(base.reason, base.message + lacking)
-    blocking = _blocking(tree, rooms, layout, required)
-    if blocking is None:
-        return Refused(base.reason, base.message + lacking)
-    return Refused(
-        names.REASON_WAITING_FOR_CAPACITY, _sentence(tree, rooms, layout, kind, blocking, snapshot) + lacking
-    )
+    blocking = _blocking(tree, grid.rooms, grid.layout, grid.layout.required)
+    if blocking is not None:
+        message = _sentence(tree, grid.rooms, grid.layout, grid.kind, blocking, snapshot)
+    elif grid.layout.balanced and len(grid.members) == gang.size:
+        message = (
+            f"there is room for {sum(grid.rooms)} of {grid.layout.pods} pods, but not in equal parts (balanced): no "
+            f"choice of domains takes the same number of pods in each, at every level"
+        )
+    else:
+        message = base.message
+    return Refused(names.REASON_WAITING_FOR_CAPACITY if message is not base.message else base.reason, message + lacking)
+
+
+def no_such_levels(tree: Tree, missing: Sequence[str]) -> str:
+    """What to do about levels that the topology does not have."""
+    asked, there = ", ".join(missing), ", ".join(level.name for level in tree.levels[1:])
+    if len(tree.levels) == 2:
+        return (
+            f"asks for the topology level {asked}, but the operator was told of no topology, so it knows only {there}; "
+            "an administrator names the nodes' labels with the operator's setting topology"
+        )
+    return f"the cluster's topology has no level {asked}; use one of {there}"
 
 
 def _blocking(tree: Tree, rooms: Sequence[int], layout: Layout, required: Sequence[Within]) -> Within | None:
@@ -57,7 +83,7 @@ def _sentence(
     """Of the kind `needs 4 pods under one leaf; the best leaf has room for 3: of its 4 nodes 1 not ready`."""
     level = tree.level(blocking.level)
     assert level is not None
-    required = [c for c in layout.constraints if c.required and (tree.level(c.level) or 0) >= level]
+    required = [c for c in layout.required if (tree.level(c.level) or 0) >= level]
     unit = units(tree, layout, required)[level]
     capacity = usable(tree, rooms, units(tree, layout, required))[level]
     groups, found = layout.pods // unit, sum(capacity) // unit

@@ -60,13 +60,13 @@ class FirstFit:
 
 def kinds_of(gang: GangRequest, snapshot: Snapshot) -> tuple[Kind, ...]:
     """The kinds of pods in a gang, in rank order."""
-    alike: dict[tuple[Resources, NodeRules], list[Member]] = {}
+    alike: dict[tuple[Resources, NodeRules, str, str], list[Member]] = {}
     for role in gang.roles:
         if role.replicas:
-            alike.setdefault((role.resources, role.rules), []).extend(role.members())
+            alike.setdefault((role.resources, role.rules, role.near, role.spread), []).extend(role.members())
     return tuple(
         Kind(resources, tuple(members), _candidates(resources, rules, gang.avoid, snapshot))
-        for (resources, rules), members in alike.items()
+        for (resources, rules, _, _), members in alike.items()
     )
 
 

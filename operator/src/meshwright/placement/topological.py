@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from meshwright.placement.balancing import balanced
+from meshwright.placement.beside import in_order, place_role
+from meshwright.placement.cost import Cost
+from meshwright.placement.exclusivity import closed_nodes
+from meshwright.placement.grid import Grid, grid_kind, grids
+from meshwright.placement.improving import Together
 from meshwright.placement.keeping import kept
 from meshwright.placement.layout import Layout, Within
-from meshwright.placement.model import GangRequest, Member, Placed, Refused, Snapshot
+from meshwright.placement.model import GangRequest, Member, Placed, Refused, RoleRequest, Snapshot
 from meshwright.placement.nodes import NodeCapacity
+from meshwright.placement.resources import NOTHING
+from meshwright.placement.room import held_axes, units, usable
 from meshwright.placement.search import Found, cheapest, fits
-from meshwright.placement.shortfall import explain
-from meshwright.placement.solver import FirstFit, Kind, kinds_of
+from meshwright.placement.seating import Seating
+from meshwright.placement.shortfall import explain, missing_levels
+from meshwright.placement.solver import FirstFit, Kind
+from meshwright.placement.spreading import most_in_one, spread_limits
 from meshwright.placement.topology import Topology, Tree
 
-
-@dataclass(frozen=True)
-class Grid:
-    """The part of a gang that has a layout, and the room that its pods find."""
-
-    kind: Kind
-    members: tuple[Member, ...]
-    """By number of the pod in the grid."""
-    layout: Layout
-    tree: Tree
-    rooms: tuple[int, ...]
-    """Pods that each node of the tree has room for."""
+_HOMES = 8
+"""Domains that are tried for a gang of unlike pods that must all be in one."""
 
 
 class TopologySolver:
@@ -33,8 +34,10 @@ class TopologySolver:
 
     Constraints that are required hold or the gang waits. Preferred ones hold where they can all be had together, in
     their order; the later ones are given up first. At equal cost the tightest domain wins. Pods keep the nodes that
-    the gang had before where these still take them and no constraint is broken. Pods beside the grid (another role),
-    and gangs without a layout, go by first fit.
+    the gang had before where these still take them and no constraint is broken. Pods beside the grid (another role)
+    go near the role that they name, over the domains that they name, else by first fit; so do gangs without a layout.
+
+    Without levels every gang goes by first fit, and one that demands a level waits.
     """
 
     def __init__(self, topology: Topology) -> None:
@@ -42,84 +45,184 @@ class TopologySolver:
         self._first_fit = FirstFit()
         self._tree: Tree | None = None
         self._tree_nodes: tuple[NodeCapacity, ...] = ()
+        self._tree_topology = topology
 
     def place(self, gang: GangRequest, snapshot: Snapshot) -> Placed | None:
         """A node for every pod of the gang, or None."""
-        if not self.topology.levels or not gang.size or _grid_kind(gang, snapshot) is None:
-            required = gang.layout is not None and any(c.required for c in gang.layout.constraints)
-            return None if required and self.topology.levels else self._first_fit.place(gang, snapshot)
-        nodes = self._place_grid(gang, snapshot)
-        if nodes is None:
+        if not self._by_topology(gang) and not snapshot.exclusive:
+            return self._first_fit.place(gang, snapshot)
+        tree = self._tree_of(snapshot.nodes)
+        if missing_levels(tree, gang):
             return None
-        rest = tuple(role for role in gang.roles if role.replicas and (role.role, 0) not in nodes)
-        if not rest:
-            return Placed(nodes)
-        others = replace(gang, roles=rest, layout=None)
-        placed = self._first_fit.place(others, _without(snapshot, gang, nodes))
-        if placed is None:
-            # They need what the grid took: now they choose first.
-            placed = self._first_fit.place(others, _without(snapshot, gang, {}))
-            nodes = self._place_grid(gang, _without(snapshot, gang, placed.nodes)) if placed else None
-        return Placed({**nodes, **placed.nodes}) if placed and nodes else None
+        snapshot = _open_to(tree, gang, snapshot)
+        kind = grid_kind(gang, snapshot)
+        if not self._by_topology(gang) or kind is None or gang.layout is None:
+            return None if _demands(gang) else self._first_fit.place(gang, snapshot)
+        rest = tuple(role for role in gang.roles if role.replicas and (role.role, 0) not in kind.members)
+        for part in self._parts(gang, gang.layout, snapshot, tree) if rest else [snapshot]:
+            nodes = self._place_all(gang, part, tree, rest)
+            if nodes is not None:
+                return Placed(nodes, self._seating(gang, snapshot, tree, kind, nodes))
+        return None
 
     def why_not(self, gang: GangRequest, snapshot: Snapshot) -> Refused:
         """What is missing, level by level."""
-        grid = next(self._grids(gang, snapshot), None) if gang.layout and self.topology.levels else None
         base = self._first_fit.why_not(gang, snapshot)
-        if grid is None:
+        if not self._by_topology(gang) and not snapshot.exclusive:
             return base
-        return explain(grid.tree, grid.rooms, grid.layout, grid.kind, snapshot, base)
+        tree = self._tree_of(snapshot.nodes)
+        opened = _open_to(tree, gang, snapshot)
+        base = self._first_fit.why_not(gang, opened)
+        grid = next(grids(gang, opened, tree), None) if self._by_topology(gang) else None
+        closed = sum(opened.free[node.name] is not snapshot.free[node.name] for node in snapshot.nodes)
+        return explain(tree, gang, grid, opened, base, closed)
 
-    def _place_grid(self, gang: GangRequest, snapshot: Snapshot) -> dict[Member, str] | None:
+    def _by_topology(self, gang: GangRequest) -> bool:
+        return bool(gang.size and gang.layout) and (bool(self.topology.levels) or _demands(gang))
+
+    def _parts(self, gang: GangRequest, layout: Layout, snapshot: Snapshot, tree: Tree) -> Iterator[Snapshot]:
+        """Where a gang of unlike pods may be: everywhere, or, if all of it must be in one domain, in each in turn."""
+        sizes = units(tree, layout, layout.required)
+        level = max((level for level, size in enumerate(sizes) if size == layout.pods), default=0)
+        grid = next(grids(replace(gang, avoid=frozenset()), snapshot, tree), None)
+        if not level or layout.pods == 1 or grid is None:
+            yield snapshot
+            return
+        room = usable(tree, grid.rooms, sizes)[level]
+        fitting = sorted((size, domain) for domain, size in enumerate(room) if size >= layout.pods)
+        for _, domain in fitting[:_HOMES]:
+            inside = {tree.nodes[node].name for node in tree.span(level, domain)}
+            yield snapshot.holding(snapshot.held | {node.name for node in snapshot.nodes if node.name not in inside})
+
+    def _place_all(
+        self, gang: GangRequest, snapshot: Snapshot, tree: Tree, rest: tuple[RoleRequest, ...]
+    ) -> dict[Member, str] | None:
+        """Nodes of the grid, then of the pods beside it; the other way round if those need what the grid took."""
+        nodes = self._place_grid(gang, snapshot, tree)
+        if nodes is None or not rest:
+            return nodes
+        beside = self._place_rest(gang, snapshot, tree, rest, nodes)
+        if beside is None:
+            beside = self._place_rest(gang, snapshot, tree, rest, {})
+            nodes = self._place_grid(gang, _without(snapshot, gang, beside), tree) if beside else None
+        return {**nodes, **beside} if beside and nodes else None
+
+    def _place_rest(
+        self,
+        gang: GangRequest,
+        snapshot: Snapshot,
+        tree: Tree,
+        rest: tuple[RoleRequest, ...],
+        there: Mapping[Member, str],
+    ) -> dict[Member, str] | None:
+        nodes = dict(there)
+        wishful = in_order(rest, {role for role, _ in there})
+        for role in wishful:
+            free = _without(snapshot, gang, nodes).free
+            found = place_role(gang, role, snapshot, free, tree, nodes)
+            if found is None:
+                return None
+            nodes |= found
+        others = tuple(role for role in rest if role not in wishful)
+        if others:
+            plain = replace(gang, roles=others, layout=None)
+            placed = self._first_fit.place(plain, _without(snapshot, gang, nodes))
+            if placed is None:
+                return None
+            nodes |= placed.nodes
+        return {member: node for member, node in nodes.items() if member not in there}
+
+    def _place_grid(self, gang: GangRequest, snapshot: Snapshot, tree: Tree) -> dict[Member, str] | None:
         """Nodes of the pods in the grid."""
-        for grid in self._grids(gang, snapshot):
-            found = self._best(gang, grid)
+        for grid in grids(gang, snapshot, tree):
+            found = _best(gang, grid)
             if found is not None:
                 return {m: grid.tree.nodes[n].name for m, n in zip(grid.members, found.nodes, strict=True)}
         return None
 
-    def _grids(self, gang: GangRequest, snapshot: Snapshot) -> Iterator[Grid]:
-        """The grid without nodes that are to be avoided, then with them."""
-        layout = gang.layout
-        kind = _grid_kind(gang, snapshot)
-        if layout is None or kind is None:
-            return
-        tree, free = self._tree_of(snapshot.nodes), snapshot.free_for(gang)
-        pods = layout.pods
-        for avoid in [gang.avoid, frozenset[str]()] if gang.avoid else [gang.avoid]:
-            takers = {node for node in kind.nodes if node not in avoid}
-            rooms = tuple(
-                kind.resources.times_in(free[node.name], pods) if node.name in takers else 0 for node in tree.nodes
-            )
-            yield Grid(kind, kind.members, layout, tree, rooms)
-
     def _tree_of(self, nodes: tuple[NodeCapacity, ...]) -> Tree:
         """The tree of the nodes, which seldom change between two placements."""
-        if self._tree is None or nodes != self._tree_nodes:
+        if self._tree is None or nodes != self._tree_nodes or self.topology is not self._tree_topology:
             self._tree, self._tree_nodes = Tree.of(self.topology, nodes), nodes
+            self._tree_topology = self.topology
         return self._tree
 
-    def _best(self, gang: GangRequest, grid: Grid) -> Found | None:
-        """The cheapest place with as many of the preferred constraints as can be had."""
-        if any(grid.tree.level(c.level) is None for c in grid.layout.constraints if c.required):
-            return None
-        before = {i: gang.prefer[m] for i, m in enumerate(grid.members) if m in gang.prefer}
-        if before:
-            # What is only preferred moves no gang that runs.
-            required = tuple(c for c in grid.layout.constraints if c.required)
-            found = kept(grid.tree, grid.rooms, grid.layout, required, before)
-            if found is not None:
-                return found
-        for constraints in _wishes(grid.tree, grid.layout.constraints):
-            if fits(grid.tree, grid.rooms, grid.layout, constraints):
-                return cheapest(grid.tree, grid.rooms, grid.layout, constraints)
-        return None
+    def _seating(
+        self, gang: GangRequest, snapshot: Snapshot, tree: Tree, kind: Kind, nodes: Mapping[Member, str]
+    ) -> Seating:
+        known = {member: tree.position[name] for member, name in nodes.items() if name in tree.position}
+
+        def naive() -> Mapping[Member, str] | None:
+            """First fit among the same nodes, as if the gang had never run."""
+            inside = replace(snapshot, nodes=tree.nodes, _verdicts={})
+            placed = self._first_fit.place(replace(gang, prefer={}), inside)
+            return placed.nodes if placed else None
+
+        return Seating(tree, known, kind.members, gang.layout, naive)
 
 
-def _grid_kind(gang: GangRequest, snapshot: Snapshot) -> Kind | None:
-    """The pods of the gang that its layout is about."""
-    pods = gang.layout.pods if gang.layout else -1
-    return next((kind for kind in kinds_of(gang, snapshot) if len(kind.members) == pods), None)
+def lost_wishes(seating: Seating) -> tuple[Within, ...]:
+    """The preferred constraints that a placed gang does not have."""
+    tree, layout = seating.tree, seating.layout
+    preferred = [c for c in layout.constraints if not c.required] if layout else []
+    if layout is None or not preferred:
+        return ()
+    cost, where = Cost.of(tree, layout), [seating.nodes[member] for member in seating.grid]
+
+    def holds(constraint: Within) -> bool:
+        together = Together.of(cost, held_axes(tree, [constraint]))
+        return together.kept(cost, where, range(layout.pods))
+
+    return tuple(c for c in preferred if tree.level(c.level) is None or not holds(c))
+
+
+def _best(gang: GangRequest, grid: Grid) -> Found | None:
+    """The cheapest place with as many of the preferred constraints as can be had."""
+    tree, rooms, layout = grid.tree, grid.rooms, grid.layout
+    before = {i: gang.prefer[m] for i, m in enumerate(grid.members) if m in gang.prefer}
+    if before:
+        # What is only preferred moves no gang that runs.
+        found = kept(tree, rooms, layout, layout.required, before)
+        if found is not None and _as_even_as_before(grid, found, before):
+            return found
+    for constraints in _wishes(tree, layout):
+        if layout.balanced:
+            found = balanced(tree, rooms, layout, constraints)
+        elif fits(tree, rooms, layout, constraints):
+            limits = spread_limits(tree, rooms, layout, constraints) if layout.spread else None
+            found = cheapest(tree, rooms, layout, constraints, limits)
+        else:
+            found = None
+        if found is not None:
+            return found
+    return None
+
+
+def _as_even_as_before(grid: Grid, found: Found, before: Mapping[int, str]) -> bool:
+    """Whether a gang that kept its places is balanced, and its replicas are spread no worse than they were."""
+    tree, layout = grid.tree, grid.layout
+    if layout.balanced:
+        counts = [set(Counter(row[node] for node in found.nodes).values()) for row in tree.domains]
+        if any(len(at_level) > 1 for at_level in counts):
+            return False
+    level = tree.level(layout.spread) if layout.replica else None
+    if level is None:
+        return True
+    old = most_in_one(tree, level, [tree.position.get(name, -1) for name in before.values()])
+    limits = spread_limits(tree, grid.rooms, layout, layout.required)
+    return most_in_one(tree, level, found.nodes) <= max(old, max(limits[level]) if limits else layout.pods)
+
+
+def _demands(gang: GangRequest) -> bool:
+    """Whether the gang waits if it cannot have what it wants of the topology."""
+    return bool(gang.layout and gang.layout.demands) or any(role.spread for role in gang.roles if role.replicas)
+
+
+def _open_to(tree: Tree, gang: GangRequest, snapshot: Snapshot) -> Snapshot:
+    """The same moment with nothing free where the gang may not go, since it or another wants to be alone there."""
+    alone = snapshot.exclusive or (gang.layout and gang.layout.exclusive)
+    closed = closed_nodes(tree, gang, snapshot) if alone else frozenset[str]()
+    return replace(snapshot, free={**snapshot.free, **dict.fromkeys(closed, NOTHING)}) if closed else snapshot
 
 
 def _without(snapshot: Snapshot, gang: GangRequest, taken: Mapping[Member, str]) -> Snapshot:
@@ -131,9 +234,8 @@ def _without(snapshot: Snapshot, gang: GangRequest, taken: Mapping[Member, str])
     return replace(snapshot, free=free, own={uid: held for uid, held in snapshot.own.items() if uid != gang.job_uid})
 
 
-def _wishes(tree: Tree, constraints: tuple[Within, ...]) -> Iterator[tuple[Within, ...]]:
+def _wishes(tree: Tree, layout: Layout) -> Iterator[tuple[Within, ...]]:
     """What to try to keep: all, then without the last of the preferred ones, and so on."""
-    required = tuple(c for c in constraints if c.required)
-    preferred = tuple(c for c in constraints if not c.required and tree.level(c.level) is not None)
+    preferred = tuple(c for c in layout.constraints if not c.required and tree.level(c.level) is not None)
     for count in range(len(preferred), -1, -1):
-        yield (*required, *preferred[:count])
+        yield (*layout.required, *preferred[:count])

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from meshwright.placement.errors import InvalidTopology
@@ -99,6 +100,16 @@ class Tree:
         domains, starts = _runs(paths, len(levels))
         return cls(levels, tuple(node for _, _, node in placed), domains, starts, unlabelled)
 
+    @cached_property
+    def position(self) -> Mapping[str, int]:
+        """Where a node stands, by its name."""
+        return {node.name: i for i, node in enumerate(self.nodes)}
+
+    def within(self, level: int, domain: int, below: int) -> range:
+        """Numbers of the domains of a lower level that lie in a domain."""
+        row, span = self.domains[below], self.span(level, domain)
+        return range(row[span[0]], row[span[-1]] + 1) if span else range(0)
+
     def level(self, name: str) -> int | None:
         """Position of the level with this name or label key; None if there is none."""
         return next((i for i, level in enumerate(self.levels) if i and name in (level.name, level.key)), None)
@@ -113,8 +124,7 @@ class Tree:
 
     def children(self, level: int, domain: int) -> range:
         """Numbers of the domains that make up a domain, one level below."""
-        below, span = self.domains[level + 1], self.span(level, domain)
-        return range(below[span[0]], below[span[-1]] + 1) if span else range(0)
+        return self.within(level, domain, level + 1)
 
     def path(self, level: int, domain: int) -> str:
         """What a domain is called: the values of all labels from the outermost level down to its own."""

@@ -7,17 +7,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from meshwright.placement.eligibility import NodeRules
-from meshwright.placement.layout import Layout, compact
 from meshwright.placement.model import GangRequest, Member, Placed, Reservation, RoleRequest
 from meshwright.placement.requests import pod_requests
-from meshwright.placement.traffic import mesh_axes
 from meshwright.rendering.agent import heartbeat
 from meshwright.rendering.errors import PlanMismatch, RenderingError
 from meshwright.rendering.frozen import FrozenPlan
 from meshwright.rendering.isolation import isolates, network_policy
 from meshwright.rendering.objects import service
 from meshwright.rendering.pod import pod_stencil
+from meshwright.rendering.seats import groups, levels, note
 from meshwright.rendering.settings import RenderSettings
+from meshwright.rendering.wishes import with_wishes
 from meshwright.rendering.world import World
 from meshwright_api.job import TrainingJob
 from meshwright_api.launch_plan import Fence, JobRef, LaunchPlan
@@ -28,6 +28,7 @@ __all__ = [
     "RenderSettings",
     "RenderingError",
     "freeze",
+    "note",
     "pod_manifest",
     "request",
     "reservation",
@@ -61,33 +62,18 @@ def request(
         manifest = pod_stencil(world, role, job.spec, RenderSettings(), pin=False).manifest
         rules = NodeRules.parse(manifest["spec"])
         roles.append(RoleRequest(role.name, role.replicas, pod_requests(manifest), rules))
+    asked, layout = with_wishes(world, job.spec, tuple(roles))
     return GangRequest(
         job_uid=job.metadata.uid,
         namespace=job.metadata.namespace,
         name=job.metadata.name,
-        roles=tuple(roles),
+        roles=asked,
         created=job.metadata.creation_timestamp or _EPOCH,
         priority=priority,
         avoid=avoid,
         prefer=prefer or {},
-        layout=_layout(world),
+        layout=layout,
     )
-
-
-def _layout(world: World) -> Layout | None:
-    """What the gang wants of the topology: its mesh, or to be close together where it has GPUs; one pod wants nothing.
-
-    A mesh is a grid of pods only where all pods hold equally many ranks.
-    """
-    if world.pods == 1:
-        return None
-    if world.trainer is not None and len({role.processes_per_pod for role in world.roles}) == 1:
-        axes = mesh_axes((axis.name, axis.size) for axis in world.mesh())
-        return Layout.of_mesh(axes, world.roles[0].processes_per_pod)
-    gpus = {role.gpus_per_pod for role in world.roles}
-    if len(gpus) == 1:
-        return None if gpus == {0} else compact(world.pods)
-    return compact(max(world.roles, key=lambda role: role.replicas * role.gpus_per_pod).replicas)
 
 
 def freeze(
@@ -110,6 +96,7 @@ def freeze(
         settings: the administrator's part.
     """
     world = World.of(job, incarnation)
+    seating = placed.seating if placed else None
     plan = LaunchPlan(
         job=JobRef(name=job.metadata.name, namespace=job.metadata.namespace, uid=job.metadata.uid),
         attempt=attempt,
@@ -117,6 +104,9 @@ def freeze(
         roles=world.role_plans(),
         world_size=world.size,
         mesh=world.mesh(),
+        groups=groups(seating, world.role_plans()) if seating else (),
+        levels=levels(seating, mesh_known=world.trainer is not None) if seating else (),
+        exclusive=request.layout.exclusive if request.layout else "",
         heartbeat=heartbeat(world, settings, job.spec.health.heartbeat_timeout_seconds),
         trainer=world.trainer,
         rendezvous=world.rendezvous(),
@@ -133,7 +123,8 @@ def freeze(
 
 def reservation(frozen: FrozenPlan) -> Reservation:
     """What the gang holds of the cluster from the commit of its plan on."""
-    return Reservation(frozen.launch_plan.job.uid, frozen.incarnation, frozen.nodes, frozen.requests)
+    plan = frozen.launch_plan
+    return Reservation(plan.job.uid, frozen.incarnation, frozen.nodes, frozen.requests, plan.exclusive)
 
 
 def service_manifest(frozen: FrozenPlan) -> dict[str, Any]:
