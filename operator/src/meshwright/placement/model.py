@@ -130,6 +130,10 @@ class Snapshot:
     """By node: what would be left if every gang were gone, where that is known already."""
     _verdicts: dict[NodeRules, Verdicts] = field(default_factory=dict, repr=False, compare=False)
     """What was found out once; most gangs of a queue are alike, and nodes do not change within a snapshot."""
+    counts: dict[tuple[Resources, NodeRules], tuple[int, str]] = field(
+        init=False, default_factory=dict, repr=False, compare=False
+    )
+    """By kind of pod: the room that was counted for it, and what the nodes are doing. Of this very moment only."""
 
     def free_for(self, gang: GangRequest) -> dict[str, Resources]:
         """What the gang may take of every node. Its own pods count as free: they give way to its new ones."""

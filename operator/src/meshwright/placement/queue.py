@@ -18,7 +18,7 @@ from typing import Final
 
 from meshwright.placement.eligibility import NodeRules
 from meshwright.placement.layout import Layout
-from meshwright.placement.model import GangRequest, Placed, Refused, Snapshot
+from meshwright.placement.model import GangRequest, Placed, Refused, RoleRequest, Snapshot
 from meshwright.placement.preemption import Holder, by_cost, fewest
 from meshwright.placement.reasons import ahead_of, makes_room, turn
 from meshwright.placement.resources import Resources
@@ -27,6 +27,8 @@ from meshwright.placement.solver import FirstFit, Solver
 # As long as nothing is given away, gangs of one shape get one answer: a thousand like jobs cost one look.
 Shape = tuple[tuple[tuple[int, Resources, NodeRules, str, str], ...], Layout | None, str]
 
+_Kind = tuple[Resources, NodeRules]
+_MANY: Final = 1_000_000
 _END_OF_TIME: Final = datetime.max.replace(tzinfo=UTC)
 
 
@@ -54,7 +56,6 @@ class _Look:
     snapshot: Snapshot
     could: bool
     """Whether it would fit if all gangs were gone: by count of nodes, or exactly if that was needed."""
-    usable: frozenset[str] | None = None
     refused: Refused | None = None
 
 
@@ -87,6 +88,11 @@ class Judgement:
         self._leaving = {*self._given.leaving, *(uid for uid in snapshot.own if uid not in self._given.holders)}
         self._waits: dict[str, _Wait] = {}
         self._looks: dict[Shape, _Look] = {}
+        self._room: dict[_Kind, int] = {}
+        self._most_room: dict[_Kind, int] = {}
+        self._unkept_room: dict[int, dict[_Kind, int]] = {}
+        """By identity of what is free, which lives as long as this does."""
+        self._usable_nodes: dict[_Kind, frozenset[str]] = {}
         self._hopeless: set[tuple[Shape, int]] = set()
         self._ahead = 0
         self._last: Turn | None = None
@@ -104,13 +110,12 @@ class Judgement:
         self._last, shape = order(gang), _shape(gang)
         look = self._looks.get(shape)
         if look is None:
-            placed = None if self._all_kept(gang) else self._solver.place(gang, self._snapshot)
+            placed = self._solver.place(gang, self._snapshot) if self._has_room(gang) else None
             if placed is not None:
                 self.placed[gang.job_uid] = placed
-                self._snapshot = self._snapshot.with_placed(gang, placed)
-                self._looks.clear()
+                self._becomes(self._snapshot.with_placed(gang, placed))
                 return
-            look = self._looks[shape] = _Look(self._snapshot, _could(gang, self._empty))
+            look = self._looks[shape] = _Look(self._snapshot, self._could(gang))
         self._wait(gang, shape, look)
 
     def verdict(self, job_uid: str) -> Placed | Refused:
@@ -118,19 +123,48 @@ class Judgement:
         placed = self.placed.get(job_uid)
         return placed if placed is not None else self._explain(self._waits[job_uid])
 
-    def _all_kept(self, gang: GangRequest) -> bool:
-        """Whether one of its roles finds every node that takes it kept for others: a quick no."""
-        held = self._snapshot.held
-        return bool(held) and any(
-            all(node.name in held for node in self._snapshot.takers(role.rules)) for role in gang.roles if role.replicas
-        )
+    def _becomes(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._looks.clear()
+        self._room.clear()
+
+    def _has_room(self, gang: GangRequest) -> bool:
+        """Whether each role alone would find room: a quick no for most gangs of a long queue."""
+        if gang.job_uid in self._snapshot.own:
+            return True  # What it has counts as free for it, and for nobody else.
+        return all(_room(kind, self._snapshot, self._room) >= kind.replicas for kind in gang.roles)
+
+    def _would_fit(self, gang: GangRequest, unkept: Snapshot) -> bool:
+        """Whether the gang would have a place if no nodes were kept for others."""
+        known = self._unkept_room.setdefault(id(unkept.free), {})
+        if gang.job_uid not in unkept.own and any(_room(r, unkept, known) < r.replicas for r in gang.roles):
+            return False
+        return self._solver.place(gang, unkept) is not None
+
+    def _could(self, gang: GangRequest) -> bool:
+        """Whether each role alone would find room if all gangs were gone."""
+        return all(_room(kind, self._empty, self._most_room) >= kind.replicas for kind in gang.roles)
+
+    def _usable(self, gang: GangRequest) -> frozenset[str]:
+        """Nodes that could take a pod of the gang if every gang were gone."""
+        found = frozenset[str]()
+        for role in gang.roles:
+            key = role.resources, role.rules
+            if role.replicas and key not in self._usable_nodes:
+                takers = self._empty.takers(role.rules)
+                fit = (node.name for node in takers if role.resources.fits(self._empty.free[node.name]))
+                self._usable_nodes[key] = frozenset(fit)
+            if role.replicas:
+                found |= self._usable_nodes[key]
+        return found
 
     def _wait(self, gang: GangRequest, shape: Shape, look: _Look) -> None:
         """The gang must wait: what it keeps from those behind it, and who must make room for it."""
         late = self._given.now - gang.created >= self._given.passing
         first = not self._ahead
         victims, keeps = 0, frozenset[str]()
-        if look.could and (late or first or gang.preempts):
+        usable = self._usable(gang) if late and look.could else frozenset[str]()
+        if look.could and (first or gang.preempts or not usable <= self._snapshot.held):
             look.could = self._fits_alone(gang, shape)
         if look.could and gang.preempts:
             victims, keeps = self._make_room(gang, shape)
@@ -138,14 +172,12 @@ class Judgement:
             keeps = self._first_place(gang)
         if keeps:
             self.kept[gang.job_uid] = keeps
-        if look.could and late:
-            look.usable = _usable(gang, self._empty) if look.usable is None else look.usable
-            keeps |= look.usable
+        if look.could:
+            keeps |= usable
         self._waits[gang.job_uid] = _Wait(gang, look, self._ahead, victims)
         self._ahead += look.could
         if not keeps <= self._snapshot.held:
-            self._snapshot = self._snapshot.holding(self._snapshot.held | keeps)
-            self._looks.clear()
+            self._becomes(self._snapshot.holding(self._snapshot.held | keeps))
 
     def _fits_alone(self, gang: GangRequest, shape: Shape) -> bool:
         known = self._given.fits_alone
@@ -185,9 +217,8 @@ class Judgement:
     def _explain(self, wait: _Wait) -> Refused:
         gang, look = wait.gang, wait.look
         if look.refused is None:
-            unkept = look.snapshot.holding(frozenset())
-            would_fit = bool(look.snapshot.held) and self._solver.place(gang, unkept) is not None
-            look.refused = turn(wait.ahead) if would_fit else self._solver.why_not(gang, look.snapshot)
+            kept_from_it = bool(look.snapshot.held) and self._would_fit(gang, look.snapshot.holding(frozenset()))
+            look.refused = turn(wait.ahead) if kept_from_it else self._solver.why_not(gang, look.snapshot)
         if wait.victims:
             return makes_room(look.refused, wait.victims)
         return ahead_of(look.refused, wait.ahead)
@@ -228,20 +259,13 @@ def _shape(gang: GangRequest) -> Shape:
     return roles, gang.layout, alone
 
 
-def _could(gang: GangRequest, empty: Snapshot) -> bool:
-    """Whether each role would find room enough for itself; that it does not is certain, that it does is not."""
-    return all(
-        sum(role.resources.times_in(empty.free[node.name], role.replicas) for node in empty.takers(role.rules))
-        >= role.replicas
-        for role in gang.roles
-    )
-
-
-def _usable(gang: GangRequest, empty: Snapshot) -> frozenset[str]:
-    """Nodes that could take a pod of the gang if every gang were gone."""
-    return frozenset(
-        node.name
-        for role in gang.roles
-        for node in empty.takers(role.rules)
-        if role.replicas and role.resources.fits(empty.free[node.name])
-    )
+def _room(role: RoleRequest, snapshot: Snapshot, known: dict[_Kind, int]) -> int:
+    """Pods of this kind that there is room for, on nodes that are not kept for others."""
+    key = role.resources, role.rules
+    if key not in known:
+        known[key] = sum(
+            role.resources.times_in(snapshot.free[node.name], _MANY)
+            for node in snapshot.takers(role.rules)
+            if node.name not in snapshot.held
+        )
+    return known[key]

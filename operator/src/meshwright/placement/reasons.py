@@ -10,6 +10,7 @@ from meshwright.placement.model import GangRequest, Refused, RoleRequest, Snapsh
 from meshwright.placement.resources import GPU, NOTHING, Resources
 from meshwright_api import names
 
+_MANY = 1_000_000
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
 
 
@@ -18,14 +19,12 @@ def refusal(gang: GangRequest, snapshot: Snapshot) -> Refused:
     free = snapshot.free_for(gang)
     sentences = []
     for role in gang.roles:
-        open_to_it = [node for node in snapshot.takers(role.rules) if node.name not in snapshot.held]
-        room = sum(role.resources.times_in(free[node.name], role.replicas) for node in open_to_it)
+        room, census = _counted(role, snapshot, free, shared=gang.job_uid not in snapshot.own)
         if room < role.replicas:
             pods = "1 pod of role" if role.replicas == 1 else f"{role.replicas} pods of role"
             need = "needs" if role.replicas == 1 else "each need"
             sentences.append(
-                f"{pods} {role.role} {need} {describe(role.resources)}; there is room for {room}: "
-                f"{_census(role, snapshot, free)}"
+                f"{pods} {role.role} {need} {describe(role.resources)}; there is room for {room}: {census}"
             )
     if not sentences:
         sentences.append(f"each role alone would fit, but not all {gang.size} pods of the gang together")
@@ -64,6 +63,19 @@ def describe(resources: Resources) -> str:
     amounts = {name: amount for name, amount in resources.items() if amount > 0 and name != "pods"}
     ordered = [GPU, *(name for name in amounts if name != GPU)]
     return ", ".join(f"{_amount(name, amounts[name])} {name}" for name in ordered if name in amounts) or "no resources"
+
+
+def _counted(role: RoleRequest, snapshot: Snapshot, free: Mapping[str, Resources], *, shared: bool) -> tuple[int, str]:
+    """The room for pods of a role, and the census; counted once for all gangs that see the same nodes free."""
+    key = role.resources, role.rules
+    if shared and key in snapshot.counts:
+        return snapshot.counts[key]
+    open_to_it = (node for node in snapshot.takers(role.rules) if node.name not in snapshot.held)
+    room = sum(role.resources.times_in(free[node.name], _MANY) for node in open_to_it)
+    counted = room, _census(role, snapshot, free)
+    if shared:
+        snapshot.counts[key] = counted
+    return counted
 
 
 def _census(role: RoleRequest, snapshot: Snapshot, free: Mapping[str, Resources]) -> str:
