@@ -51,18 +51,22 @@ def usable(
         sizes: the units of each level.
         limits: what domains of some levels may hold at most.
     """
-    limits = limits or {}
     lowest = len(tree.levels) - 1
     rows: list[list[int]] = [[]] * len(tree.levels)
     rows[lowest] = [room - room % sizes[lowest] for room in rooms] if sizes[lowest] > 1 else list(rooms)
-    if lowest in limits:
-        rows[lowest] = list(map(min, rows[lowest], limits[lowest]))
+    for limited, most in (limits or {}).items():
+        # What a domain may hold, none of its parts may exceed; above it the parts add up.
+        rows[lowest] = [
+            min(room, most[domain]) for room, domain in zip(rows[lowest], tree.domains[limited], strict=True)
+        ]
     for level in range(lowest - 1, -1, -1):
         below, unit = rows[level + 1], sizes[level]
         # Children of a domain are neighbours too: where they begin follows from where their first nodes stand.
         firsts = [tree.domains[level + 1][start] for start in tree.starts[level][:-1]] + [len(below)]
         row = [sum(below[first:end]) for first, end in pairwise(firsts)]
         rows[level] = [total - total % unit for total in row] if unit > 1 else row
-        if level in limits:
-            rows[level] = list(map(min, rows[level], limits[level]))
+        for limited, most in (limits or {}).items():
+            if level >= limited:
+                owners = (tree.domains[limited][start] for start in tree.starts[level][:-1])
+                rows[level] = [min(room, most[owner]) for room, owner in zip(rows[level], owners, strict=True)]
     return tuple(rows)

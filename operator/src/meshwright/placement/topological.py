@@ -82,12 +82,13 @@ class TopologySolver:
 
     def _parts(self, gang: GangRequest, layout: Layout, snapshot: Snapshot, tree: Tree) -> Iterator[Snapshot]:
         """Where a gang of unlike pods may be: everywhere, or, if all of it must be in one domain, in each in turn."""
-        sizes = units(tree, layout, layout.required)
-        level = max((level for level, size in enumerate(sizes) if size == layout.pods), default=0)
+        axes = {axis.name for axis in layout.axes}
+        level = max((tree.level(c.level) or 0 for c in layout.required if c.axes == axes), default=0)
         grid = next(grids(replace(gang, avoid=frozenset()), snapshot, tree), None)
-        if not level or layout.pods == 1 or grid is None:
+        if not level or grid is None:
             yield snapshot
             return
+        sizes = units(tree, layout, layout.required)
         room = usable(tree, grid.rooms, sizes)[level]
         fitting = sorted((size, domain) for domain, size in enumerate(room) if size >= layout.pods)
         for _, domain in fitting[:_HOMES]:
