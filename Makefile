@@ -36,6 +36,7 @@ lint: setup ## format, style, types, layers
 generate: setup ## write again what is generated from sources in this repository
 	$(VENV)/python -m meshwright_api generate
 	$(VENV)/python -m demo.manifest
+	$(VENV)/python -m benchmarks.placement_pictures
 
 parity: setup ## every way of training against one process in float64; CELL=..., or FUZZ=n SEED=s
 	OMP_NUM_THREADS=1 CELL=$(CELL) FUZZ=$(FUZZ) SEED=$(SEED) $(VENV)/python -m tests.trainer.parity

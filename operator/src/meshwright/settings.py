@@ -187,7 +187,7 @@ def from_flags(arguments: argparse.Namespace, environment: Mapping[str, str] | N
         raw = env.get(ENV_PREFIX + spec.name.upper()) if raw is None else raw
         if raw is not None:
             values[spec.name] = _parse(spec, raw)
-    values["kubeconfig"] = values.get("kubeconfig") or _default_kubeconfig(env)
+    values["kubeconfig"] = values.get("kubeconfig") or default_kubeconfig(env)
     values["identity"] = (
         values.get("identity") or f"{env.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
     )
@@ -227,7 +227,7 @@ def _shown(spec: Field[Any]) -> str:
     return ",".join(spec.default) if isinstance(spec.default, tuple) else str(spec.default)
 
 
-def _default_kubeconfig(env: Mapping[str, str]) -> str:
+def default_kubeconfig(env: Mapping[str, str]) -> str:
     """As kubectl does: in a pod its service account, elsewhere KUBECONFIG or the file at home."""
     if env.get("KUBECONFIG"):
         return env["KUBECONFIG"]

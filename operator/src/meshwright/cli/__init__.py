@@ -1,4 +1,7 @@
-"""`meshwright`: run the operator, decide a logged observation again, say the version."""
+"""`meshwright`: run the operator; say where jobs are and would be; decide a logged observation again.
+
+The same program is `kubectl meshwright`, by the name `kubectl-meshwright`.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,17 @@ import asyncio
 import logging
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from meshwright import logs, settings
+from meshwright.cli import placement
 from meshwright.cli.replay import replay
 from meshwright.metrics import operator_version
 
 logger = logging.getLogger(__name__)
 
-COMMANDS: Final = ("run", "replay", "version")
+COMMANDS: Final = ("run", *placement.COMMANDS, "replay", "version")
 
 OK: Final = 0
 FAILED: Final = 1
@@ -30,13 +35,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return OK
     if arguments.command == "replay":
         return replay(arguments.file, sys.stdout, sys.stderr)
+    if arguments.command in placement.COMMANDS:
+        return placement.run(arguments, sys.stdout, sys.stderr)
     return _run(arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="meshwright", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="{run,replay,version}")
+    program = "kubectl meshwright" if Path(sys.argv[0]).name.startswith("kubectl") else "meshwright"
+    parser = argparse.ArgumentParser(prog=program, description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True, metavar=f"{{{','.join(COMMANDS)}}}")
     settings.add_flags(commands.add_parser("run", help="run the operator until a signal ends it"))
+    placement.add_commands(commands)
     again = commands.add_parser("replay", help="decide logged observations again and print the decisions as JSON")
     again.add_argument("file", help="file of observations, one JSON document per line; - for standard input")
     commands.add_parser("version", help="print the version")

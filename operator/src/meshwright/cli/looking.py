@@ -1,0 +1,78 @@
+"""Reads a cluster with the rights of the person who asks: nothing is written but access reviews."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from kubernetes.aio.config.kube_config import list_kube_config_contexts
+
+from meshwright.cli.sources import Access, CannotRead, Seen
+from meshwright.cluster.api import ApiServer, Json
+from meshwright.cluster.credentials import Credentials
+from meshwright.cluster.errors import Forbidden, NotFound
+from meshwright.cluster.permissions import Permission, Scope, check
+from meshwright.cluster.resources import NODES, PODS, PRIORITY_CLASSES, TRAININGJOBS, Resource
+from meshwright.picture.inventory import Inventory
+
+_NEEDED = tuple(Permission("list", "", plural, "", Scope.CLUSTER) for plural in ("nodes", "pods"))
+
+
+async def look(access: Access, job: str) -> Seen:
+    """Everything that placement looks at, as far as it may be seen, and perhaps one job.
+
+    Raises:
+        CannotRead: there is no such job.
+        ClusterError: the cluster cannot be reached or refuses.
+    """
+    async with _api(access) as api:
+        namespace = access.namespace or _namespace_of(access)
+        found = await _job(api, namespace, job) if job else None
+        answers = await check(api, _NEEDED)
+        if answers.error:
+            raise answers.error
+        if answers.denied:
+            lacks = " and ".join(map(str, answers.denied))
+            return Seen(None, lacks, found, namespace, {})
+        nodes, pods = await _all(api, NODES), await _all(api, PODS)
+        jobs = await _if_allowed(api, TRAININGJOBS) or ([found] if found else [])
+        classes = await _if_allowed(api, PRIORITY_CLASSES)
+        priorities = {each["metadata"]["name"]: int(each.get("value") or 0) for each in classes}
+        return Seen(Inventory.of(nodes, pods, jobs), "", found, namespace, priorities)
+
+
+@asynccontextmanager
+async def _api(access: Access) -> AsyncIterator[ApiServer]:
+    api = ApiServer(await Credentials.find(access.kubeconfig, access.context or None))
+    try:
+        yield api
+    finally:
+        await api.close()
+
+
+async def _job(api: ApiServer, namespace: str, name: str) -> Json:
+    try:
+        return await api.get(TRAININGJOBS, namespace, name)
+    except NotFound as error:
+        raise CannotRead(f"there is no TrainingJob {name} in namespace {namespace}; choose another with -n") from error
+
+
+async def _all(api: ApiServer, resource: Resource) -> list[Json]:
+    return (await api.list(resource)).items
+
+
+async def _if_allowed(api: ApiServer, resource: Resource) -> list[Json]:
+    try:
+        return await _all(api, resource)
+    except (Forbidden, NotFound):
+        return []
+
+
+def _namespace_of(access: Access) -> str:
+    """The namespace of the context, as kubectl takes it; with a pod's service account there is no context."""
+    if not access.kubeconfig:
+        return "default"
+    contexts, current = list_kube_config_contexts(access.kubeconfig)  # type: ignore[no-untyped-call]
+    chosen: Any = next((c for c in contexts if c["name"] == access.context), current)
+    return str((chosen.get("context") or {}).get("namespace") or "default")

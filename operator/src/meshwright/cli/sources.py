@@ -1,0 +1,93 @@
+"""Where the commands read from: a cluster, or files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from meshwright.picture.inventory import Inventory
+
+
+class CannotRead(Exception):
+    """Something that a command needs cannot be read; the message says what and what to do."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """The cluster that a person talks to, as kubectl would find it."""
+
+    kubeconfig: str
+    context: str
+    namespace: str
+    """Empty: the context's own."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a person may see of a cluster."""
+
+    inventory: Inventory | None
+    """None if nodes or the pods of all namespaces may not be listed."""
+    lacks: str
+    """The rights that are missing for it."""
+    job: dict[str, Any] | None
+    """The job that was asked for, as the API server has it."""
+    namespace: str
+    priorities: dict[str, int]
+    """Values of PriorityClasses, as far as they may be read."""
+
+
+def documents(file: str) -> list[object]:
+    """The documents of a JSON or YAML file; `-` is standard input.
+
+    Raises:
+        CannotRead: there is no such file, or it is neither JSON nor YAML.
+    """
+    try:
+        text = Path("/dev/stdin" if file == "-" else file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CannotRead(f"cannot read {file}: {error}") from error
+    try:
+        # Large lists are JSON as a rule, which is read a hundred times faster as what it is.
+        return [json.loads(text)]
+    except ValueError:
+        pass
+    try:
+        return list(yaml.safe_load_all(text))
+    except yaml.YAMLError as error:
+        raise CannotRead(f"{file} is neither JSON nor YAML: {error}") from error
+
+
+def inventory_of(file: str) -> Inventory:
+    """The nodes, pods and jobs of a file, as `kubectl get nodes,pods -A -o json` writes them.
+
+    Raises:
+        CannotRead: the file cannot be read, or has no nodes.
+        InvalidQuantity: an amount is no quantity.
+    """
+    objects = [document for document in documents(file) if isinstance(document, dict)]
+    found = Inventory.of_objects(objects)
+    if not found.nodes:
+        raise CannotRead(f"{file} has no nodes; write it with: kubectl get nodes,pods -A -o json > {file}")
+    return found
+
+
+def see(access: Access, job: str = "") -> Seen:
+    """What the cluster shows to this person: everything that placement looks at, and perhaps one job.
+
+    Raises:
+        CannotRead: the cluster cannot be reached, or there is no such job.
+    """
+    # The client takes a second to import, and files need none.
+    from meshwright.cli.looking import look
+    from meshwright.cluster.errors import ClusterError
+
+    try:
+        return asyncio.run(look(access, job))
+    except ClusterError as error:
+        raise CannotRead(f"cannot read from the cluster: {error}") from error

@@ -1,0 +1,132 @@
+"""Where a job is, or would be, in the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from meshwright.picture.census import Seat, census
+from meshwright.picture.inventory import Inventory
+from meshwright.picture.model import Picture, Sited, State
+from meshwright.picture.rooms import crossings, rooms
+from meshwright.placement.model import GangRequest, Member, Placed
+from meshwright.placement.queue import judge
+from meshwright.placement.topological import TopologySolver
+from meshwright.placement.topology import Topology, Tree
+from meshwright.rendering import gang as rendering
+from meshwright.rendering.world import World
+from meshwright_api import names
+from meshwright_api.job import TrainingJob
+from meshwright_api.status import Phase
+
+
+class Siting:
+    """One cluster at one moment, ready to be drawn."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        topology: Topology,
+        called: str,
+        *,
+        guessed: bool = False,
+        priorities: Mapping[str, int] | None = None,
+    ) -> None:
+        """Prepares.
+
+        Args:
+            inventory: what is in the cluster.
+            topology: its levels.
+            called: what to call the topology.
+            guessed: whether it was found out from the nodes' labels.
+            priorities: values of the PriorityClasses.
+        """
+        self._inventory = inventory
+        self._snapshot = inventory.snapshot()
+        self._tree = Tree.of(topology, inventory.nodes)
+        self._solver = TopologySolver(topology)
+        self._called, self._guessed = called, guessed
+        self._priorities = priorities or {}
+
+    def cluster(self) -> Picture:
+        """The cluster without a job."""
+        return self._picture(None, {})
+
+    def job(self, job: TrainingJob) -> Picture:
+        """A job where its pods are; one that has none, where it would start now, or why it would not.
+
+        It stands behind those that wait before it, in the order of the operator's queue.
+
+        Raises:
+            InvalidQuantity: a request in a template is no quantity.
+        """
+        places = self._inventory.places(job.metadata.uid)
+        request = self._request(job)
+        if places:
+            return self._placed(job, request, State.RUNS, places)
+        others = [self._request(other) for other in self._waiting() if other.metadata.uid != job.metadata.uid]
+        answer = judge([*others, request], self._snapshot, self._solver).verdict(request.job_uid)
+        if isinstance(answer, Placed):
+            return self._placed(job, request, State.WOULD_START, answer.nodes)
+        found = rooms(self._tree, request, self._snapshot)
+        sited = _sited(job, request, State.WAITS)
+        sited = replace(sited, reason=answer.reason, message=answer.message, rooms=found)
+        return self._picture(sited, {})
+
+    def _request(self, job: TrainingJob) -> GangRequest:
+        return rendering.request(job, priority=self._priorities.get(job.spec.queue.priority_class_name or "", 0))
+
+    def _waiting(self) -> Iterator[TrainingJob]:
+        for job in self._inventory.jobs:
+            waits = job.status.phase in (None, Phase.PENDING) and not job.spec.suspend
+            if waits and job.metadata.uid and not self._inventory.places(job.metadata.uid):
+                yield job
+
+    def _placed(self, job: TrainingJob, request: GangRequest, state: State, places: Mapping[Member, str]) -> Picture:
+        found = crossings(self._tree, request, self._snapshot, places)
+        sited = replace(_sited(job, request, state), crossing=found)
+        return self._picture(sited, _seats(job, request, places, holds=state is State.RUNS))
+
+    def _picture(self, sited: Sited | None, seats: Mapping[str, Seat]) -> Picture:
+        return Picture(
+            topology=self._called,
+            guessed=self._guessed,
+            levels=self._tree.levels[1:],
+            root=census(self._tree, self._snapshot, seats),
+            unlabelled=tuple(sorted(self._tree.unlabelled.items())),
+            job=sited,
+        )
+
+
+def _sited(job: TrainingJob, request: GangRequest, state: State) -> Sited:
+    world, status = World.of(job, incarnation=0), job.status
+    scheduled = next((c for c in status.conditions if c.type == names.SCHEDULED), None)
+    return Sited(
+        name=job.metadata.name,
+        namespace=job.metadata.namespace,
+        state=state,
+        mesh=tuple((axis.name, axis.size) for axis in world.mesh() if axis.size > 1),
+        pods=request.size,
+        processes=world.size,
+        phase=str(status.phase or ""),
+        told=f"{scheduled.reason}: {scheduled.message}" if scheduled and scheduled.message else "",
+    )
+
+
+def _seats(job: TrainingJob, request: GangRequest, places: Mapping[Member, str], *, holds: bool) -> dict[str, Seat]:
+    """What the job has on every node."""
+    plans = {role.name: role for role in World.of(job, incarnation=0).role_plans()}
+    gpus = {role.role: role.resources.gpus for role in request.roles}
+    on: dict[str, list[Member]] = {}
+    for member, node in places.items():
+        on.setdefault(node, []).append(member)
+    seats = {}
+    for node, members in on.items():
+        ranks: list[int] = []
+        for name, index in members:
+            # A pod of a spec that was changed since has no rank in this one.
+            if (plan := plans.get(name)) and index < plan.replicas:
+                first = plan.first_rank + index * plan.processes_per_pod
+                ranks += range(first, first + plan.processes_per_pod)
+        seats[node] = Seat(len(members), sum(gpus.get(role, 0) for role, _ in members), tuple(sorted(ranks)), holds)
+    return seats
