@@ -13,9 +13,11 @@ from benchmarks.placement_pictures import IMAGES, pictures, scenes
 from meshwright.cli import main
 from meshwright.picture.document import document
 from meshwright.picture.inventory import Inventory
+from meshwright.picture.job_file import job_of
 from meshwright.picture.siting import Siting
 from meshwright.picture.svg import svg
 from meshwright.picture.text import amount, job_text, topology_text
+from meshwright.placement.presets import PRESETS
 from tests.controller.picture.scenes import TOPOLOGY, a_job, a_mesh_job, a_node, a_pod, parsed, two_by_two_by_two
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -46,6 +48,17 @@ def test_what_is_printed_is_what_was_looked_at(name: str) -> None:
 def test_the_pictures_in_the_documentation_are_what_the_code_draws() -> None:
     for name, drawn in pictures().items():
         assert (IMAGES / name).read_text() == drawn, "run: python -m benchmarks.placement_pictures"
+
+
+def test_the_table_in_the_documentation_is_what_comes_out() -> None:
+    text = (IMAGES.parent / "placement.md").read_text()
+    for (_, cluster, raw), title in zip(scenes(), ("fat tree", "NVL72"), strict=True):
+        inventory = Inventory.of_objects([cluster])
+        placed = Siting(inventory, PRESETS["topograph"], "topograph").job(job_of([raw], "default")[0]).job
+        assert placed is not None
+        crossing = [c for c in placed.crossing if c.level != "core"]
+        for how, found in (("topology", [c.bytes for c in crossing]), ("first fit", [c.first_fit for c in crossing])):
+            assert f"| {title}: by {how} | " + " | ".join(map(amount, found)) + " |" in text
 
 
 def test_the_command_draws_those_pictures_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
