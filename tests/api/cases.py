@@ -159,6 +159,7 @@ POLICY_FIELDS = (
     Case(SCHEMA, a_job(activeDeadlineSeconds=0), a_job(activeDeadlineSeconds=1), ("activeDeadlineSeconds",)),
     Case(SCHEMA, a_job(ttlSecondsAfterFinished=-1), a_job(ttlSecondsAfterFinished=0), ("ttlSecondsAfterFinished",)),
     Case(SCHEMA, a_job(suspend="yes"), a_job(suspend=True), ("spec.suspend", "boolean")),
+    Case(SCHEMA, a_job(profile="p" * 64), a_job(profile="p" * 63), ("spec.profile", "63")),
     Case(SCHEMA, a_job(successPolicy="Rank1"), a_job(successPolicy="Rank0"), ("Rank1", "Rank0")),
     Case(SCHEMA, a_job(cleanPodPolicy="Some"), a_job(cleanPodPolicy="All"), ("Some", "All")),
     # Null is "not given", as everywhere in Kubernetes.
@@ -367,7 +368,6 @@ TEMPLATES = (
 
 LATER = (
     Case("later-elastic", a_job(elastic={"min": 1}), a_job(), ("spec.elastic", "roles[].replicas")),
-    Case("later-profile", a_job(profile="default"), a_job(), ("spec.profile",)),
     Case("later-queue.backend", a_job(queue={"backend": "None"}), a_job(queue={}), ("spec.queue.backend", "Native")),
     Case(
         "later-queue.backend",

@@ -26,6 +26,10 @@ VARIANTS: dict[str, Json] = {
         "settings": {"workers": 1_000_000, "resync-seconds": 0.5, "identity": "one"},
         "logging": {"decisions": {"enabled": True}},
         "jobs": {"podSecurity": "restricted", "trainerImage": "registry.example.com/trainer:7"},
+        "profiles": [
+            {"name": "ib", "preset": "SharedRDMA", "nodes": {"matchLabels": {"fabric": "ib"}}},
+            {"name": "tcp", "preset": "TCP", "nodes": {}, "env": {"NCCL_DEBUG": "INFO", "NCCL_IB_DISABLE": None}},
+        ],
         "podLabels": {"team": "platform"},
         "nodeSelector": {"kubernetes.io/os": "linux"},
     },

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from meshwright.cluster.permissions import PERMISSIONS, Permission, Scope
+from meshwright.rendering.fabric.presets import PRESETS
+from meshwright.rendering.fabric.profile import Profile
 from meshwright.settings import parse
 from meshwright_api import names
 from meshwright_api.crd.definition import custom_resource_definition
 from meshwright_api.crd.policies import policies
+from meshwright_api.keys import alias_of
 from tests.charts.rendering import CHART, GOLDEN, NAMESPACE, VARIANTS, Json, golden_text, helm, of_kind, render
 
 NAME = "meshwright-operator"
@@ -173,6 +177,28 @@ class TestDeployment:
         assert (settings.isolate_jobs, list(settings.scrapers)) == (True, peers)
         assert list(settings.rendering_for({}).scrapers) == peers
 
+    def test_profiles_reach_the_operator(self, tmp_path: Path) -> None:
+        documents = render(VARIANTS["namespaced"])
+        (made,) = of_kind(documents, "ConfigMap")
+        mounts = {mount["mountPath"]: mount["name"] for mount in container(documents)["volumeMounts"]}
+        volumes = of_kind(documents, "Deployment")[0]["spec"]["template"]["spec"]["volumes"]
+        volume = next(v for v in volumes if v["name"] == mounts["/etc/meshwright"])
+        assert volume["configMap"]["name"] == made["metadata"]["name"]
+        file = Path(parse(container(documents)["args"], {"KUBECONFIG": "none"}).profiles_file)
+        assert file.parent == Path("/etc/meshwright")
+        (tmp_path / "profiles").write_text(made["data"][file.name])
+        ib, tcp = parse(["--profiles-file", str(tmp_path / "profiles")], {"KUBECONFIG": "none"}).profiles.all
+        assert (ib.name, ib.resources, ib.capabilities) == ("ib", {"rdma/rdma_shared_device_a": 1}, ("IPC_LOCK",))
+        assert tcp.env == {"NCCL_SOCKET_IFNAME": "^lo,docker0", "GLOO_SOCKET_IFNAME": "eth0", "NCCL_DEBUG": "INFO"}
+
+    def test_other_profiles_start_the_operator_anew(self) -> None:
+        def stamp(profiles: list[Json]) -> object:
+            template = of_kind(render({"profiles": profiles}), "Deployment")[0]["spec"]["template"]
+            return template["metadata"].get("annotations")
+
+        assert stamp([]) is None
+        assert stamp([{"name": "a"}]) != stamp([{"name": "b"}])
+
     @pytest.mark.parametrize("release", ["meshwright", "other"])
     def test_agents_find_the_operator_where_plans_say(self, release: str) -> None:
         documents = render(release=release)
@@ -222,6 +248,10 @@ def test_priority_classes_never_preempt() -> None:
         ({"jobs": {"podSecurity": "privileged"}}, "podSecurity"),
         ({"jobs": {"networkPolicy": {"scrapers": [{}]}}}, "scrapers"),
         ({"jobs": {"networkPolicy": {"scrapers": [{"pods": {}}]}}}, "pods"),
+        ({"profiles": [{"preset": "TCP"}]}, "name"),
+        ({"profiles": [{"name": "a", "preset": "RoCE"}]}, "preset"),
+        ({"profiles": [{"name": "a", "hostnetwork": True}]}, "hostnetwork"),
+        ({"profiles": [{"name": "a", "env": {"NCCL_DEBUG": 1}}]}, "NCCL_DEBUG"),
         ({"logging": {"format": "xml"}}, "format"),
         ({"settings": {"Workers": 1}}, "Workers"),
         ({"priorityClasses": [{"name": "x"}]}, "value"),
@@ -231,6 +261,15 @@ def test_a_wrong_value_is_named(values: Json, says: str) -> None:
     done = helm("template", "meshwright", str(CHART), values=values)
     assert done.returncode != 0
     assert says in done.stderr
+
+
+def test_the_schema_knows_every_field_of_a_profile() -> None:
+    schema = yaml.safe_load((CHART / "values.schema.json").read_text())["properties"]["profiles"]["items"]
+    fields = {alias_of(Profile, name) for name in Profile.model_fields}
+    assert set(schema["properties"]) == fields | {"preset"}
+    assert schema["properties"]["preset"]["enum"] == list(PRESETS)
+    values = (CHART / "values.yaml").read_text()
+    assert not [name for name in fields if f"#   {name} " not in values]
 
 
 def test_every_value_is_in_the_schema() -> None:

@@ -15,6 +15,7 @@ from meshwright.lifecycle.model import CreatePod, DeletePod, Identity, StorePlan
 from meshwright_api import names
 from meshwright_api.job import Metadata
 from tests.controller.memory_api import MemoryApi
+from tests.controller.rendering.fabrics import a_profile, frozen_with
 from tests.controller.rendering.jobs import UID, a_job, a_role, frozen
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -138,6 +139,18 @@ async def test_without_its_network_policy_no_pod_is_made() -> None:
     with pytest.raises(Refused, match="exceeded quota"):
         await bench.store()
     assert bench.known.memory.stored == ""
+
+
+async def test_a_profiles_variables_are_there_before_any_pod_and_go_with_their_incarnation() -> None:
+    bench = Bench()
+    for incarnation in (1, 2):
+        reading = a_role(1, container={"envFrom": [{"secretRef": {"name": "s"}}]})
+        bench.known.memory.frozen = frozen_with(a_job(reading), a_profile("tcp"), incarnation=incarnation)
+        bench.incarnation = incarnation
+        await bench.store()
+    there = {name for plural, _, name in bench.api.objects if plural == "configmaps"}
+    assert names.variables_name("demo", UID, 2) in there
+    assert names.variables_name("demo", UID, 1) not in there
 
 
 async def test_another_plan_under_our_name_is_replaced() -> None:

@@ -16,9 +16,6 @@ from meshwright_api.keys import LIST
 FEATURES_LATER: tuple[Later, ...] = (
     Later(("elastic",), "elasticity is not part of this version; leave it out and set roles[].replicas"),
     Later(
-        ("profile",), "profiles are not part of this version; leave it out and put what pods need in roles[].template"
-    ),
-    Later(
         ("queue", "backend"),
         "this backend is not part of this version; leave it out or use Native (Meshwright places the gang)",
         works=("Native",),

@@ -20,7 +20,7 @@ from meshwright_api import names
 logger = logging.getLogger(__name__)
 
 _RELIED_ON = {"NetworkPolicy": NETWORK_POLICIES}
-"""Kinds of the objects of a plan."""
+"""Kinds of the objects of a plan, beside ConfigMaps."""
 
 
 class Refused(Exception):
@@ -108,7 +108,10 @@ async def store_plan(api: ApiServer, known: KnownJob) -> None:
     except Invalid as error:
         raise Refused(error.message) from error
     for rendered in frozen.objects:
-        await _put(api, known, _RELIED_ON[rendered["kind"]], rendered)
+        if rendered["kind"] == "ConfigMap":
+            await _create_exactly(api, CONFIGMAPS, namespace, dict(rendered))
+        else:
+            await _put(api, known, _RELIED_ON[rendered["kind"]], rendered)
     known.memory.stored = frozen.sha256
     await _remove_older_plans(api, known, frozen.incarnation)
 

@@ -9,12 +9,17 @@ import socket
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, get_args
+
+import yaml
 
 from meshwright.logs import LogFormat
 from meshwright.metrics import operator_version
 from meshwright.placement.presets import PRESETS
+from meshwright.rendering.errors import InvalidProfile
+from meshwright.rendering.fabric.reading import Profiles, profiles_of
 from meshwright.rendering.settings import RenderSettings
 
 ENV_PREFIX: Final = "MESHWRIGHT_"
@@ -96,6 +101,7 @@ class Settings:
     metrics_scrapers: str = _setting(
         "", "who else may read the metrics of jobs' pods: NetworkPolicyPeers, as a JSON list"
     )
+    profiles_file: str = _setting("", "YAML file of fabric profiles, as the chart writes it; read once, at the start")
     trainer_image: str = _setting(f"meshwright/trainer:{operator_version()}", "image of the built-in trainer")
     agent_image: str = _setting(f"meshwright/operator:{operator_version()}", "image that the agent is copied from")
 
@@ -140,6 +146,20 @@ class Settings:
             known = ", ".join(sorted(_PEER))
             raise InvalidSettings(f"metrics_scrapers must be a list of peers with {known}; use for example {_A_PEER}")
         return tuple(peers)
+
+    @cached_property
+    def profiles(self) -> Profiles:
+        """The profiles of `profiles_file`, read once.
+
+        Raises:
+            InvalidSettings: the file cannot be read, or one of its profiles cannot be used.
+        """
+        if not self.profiles_file:
+            return Profiles()
+        try:
+            return profiles_of(yaml.safe_load(Path(self.profiles_file).read_text()))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError, InvalidProfile) as error:
+            raise InvalidSettings(f"profiles_file {self.profiles_file}: {error}") from error
 
     @property
     def heartbeat_endpoint(self) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -66,6 +67,24 @@ def test_the_kubeconfig_is_found_as_kubectl_finds_it(env: dict[str, str], kubeco
 def test_what_cannot_be_used_is_said_with_its_name(argv: list[str], env: dict[str, str], named: str) -> None:
     with pytest.raises(InvalidSettings, match=named):
         parse(argv, env)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[{name: a, preset: RoCE}]", "no preset RoCE"),
+        ("[{name: a", "profiles_file"),
+        ("", "must be a list"),
+        (None, "No such file"),
+    ],
+)
+def test_profiles_that_cannot_be_used_are_said_with_their_file(tmp_path: Path, text: str | None, says: str) -> None:
+    file = tmp_path / "profiles.yaml"
+    if text is not None:
+        file.write_text(text)
+    settings = parse(["--profiles-file", str(file)], {})
+    with pytest.raises(InvalidSettings, match=f"(?s){file}.*{says}|{says}.*{file}"):
+        _ = settings.profiles
 
 
 def test_every_setting_says_what_it_is() -> None:

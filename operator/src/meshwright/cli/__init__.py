@@ -55,11 +55,14 @@ def _parser() -> argparse.ArgumentParser:
 def _run(arguments: argparse.Namespace) -> int:
     try:
         chosen = settings.from_flags(arguments)
+        found = chosen.profiles.names
     except settings.InvalidSettings as error:
         print(f"meshwright: {error}", file=sys.stderr)
         return USAGE
     logs.configure("json" if chosen.log_format == "json" else "text", chosen.log_level)
     logger.info("meshwright %s starts as %s", operator_version(), chosen.identity)
+    if found:
+        logger.info("fabric profiles: %s", ", ".join(found))
 
     # Kopf and the client take seconds to import; the other commands do not need them.
     from meshwright.cluster.errors import ConfigError

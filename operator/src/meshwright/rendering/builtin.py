@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from meshwright.rendering.fabric.laying import SHARED_MEMORY
+from meshwright.rendering.perpod import PerPod
 from meshwright.rendering.settings import RenderSettings
 from meshwright_api.reserved import CODE_MOUNT
 
 COMMAND: Final = ("python", "-m", "meshwright_trainer", "pod")
 METRICS_PORT: Final = 9464
 """Where each pod's first process serves Prometheus; the container port is called `metrics`."""
-SHARED_MEMORY: Final = "/dev/shm"
 _SHARED_MEMORY_VOLUME: Final = "meshwright-shm"
 _CODE_VOLUME: Final = "meshwright-code"
 
@@ -30,14 +31,23 @@ class Additions:
         self.mounts.append({"name": name, "mountPath": path, **({"readOnly": True} if read_only else {})})
 
 
-def program(container: Mapping[str, Any], settings: RenderSettings) -> dict[str, Any]:
-    """The container with its command and metrics, and with the trainer's image unless it names one."""
+def program(container: Mapping[str, Any], settings: RenderSettings, *, host_network: bool) -> dict[str, Any]:
+    """The container with its command and metrics, and with the trainer's image unless it names one.
+
+    Args:
+        container: as the template has it.
+        settings: the administrator's part.
+        host_network: whether other pods may have the same address, so that each needs a port of its own.
+    """
     ports = container.get("ports") or []
-    if not any(port.get("name") == "metrics" for port in ports):
-        ports = [*ports, {"name": "metrics", "containerPort": METRICS_PORT}]
-    port = next(port["containerPort"] for port in ports if port.get("name") == "metrics")
+    own = next((port["containerPort"] for port in ports if port.get("name") == "metrics"), None)
+    value: str | PerPod = str(METRICS_PORT if own is None else own)
+    if own is None:
+        number: int | PerPod = PerPod("{metrics}", number=True) if host_network else METRICS_PORT
+        ports = [*ports, {"name": "metrics", "containerPort": number}]
+        value = PerPod("{metrics}") if host_network else value
     served = [
-        {"name": "MESHWRIGHT_METRICS_PORT", "value": str(port)},
+        {"name": "MESHWRIGHT_METRICS_PORT", "value": value},
         # Where pods share a machine's network each has an address of its own at most, never a port.
         {"name": "MESHWRIGHT_METRICS_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
     ]

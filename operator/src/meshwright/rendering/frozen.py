@@ -13,7 +13,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, islice, repeat
 from typing import Any, Final
@@ -21,6 +21,7 @@ from typing import Any, Final
 from meshwright.placement.model import Member, Placed, Resources
 from meshwright.rendering.environment import PLAN_FILE
 from meshwright.rendering.errors import PlanMismatch
+from meshwright.rendering.fabric.ports import slots
 from meshwright.rendering.objects import labels, owned
 from meshwright.rendering.perpod import Stencil
 from meshwright_api import names
@@ -52,6 +53,10 @@ class FrozenPlan:
     """What a pod of each role was given room for; a newer operator may count differently, this was reserved."""
     objects: tuple[Mapping[str, Any], ...] = ()
     """What must be there before the first pod, beside the Service and the two maps."""
+    ports: range | None = None
+    """On the host's network, the ports that are the gang's on its nodes."""
+    domains: Mapping[Member, str] = field(default_factory=dict)
+    """Name of the ComputeDomain of each pod that is in one."""
 
     @classmethod
     def make(
@@ -61,18 +66,23 @@ class FrozenPlan:
         requests: Mapping[str, Resources],
         placed: Placed | None,
         objects: Iterable[Mapping[str, Any]] = (),
+        ports: range | None = None,
+        domains: Mapping[Member, str] | None = None,
     ) -> FrozenPlan:
-        """Freezes a plan, its rendered pods, what they need, their places, and the objects they rely on."""
+        """Freezes a plan, its rendered pods, what they need, their places, and what they rely on."""
+        held = domains or {}
         roles = [
             {
                 "name": role.name,
                 "pod": pods[role.name].dump(),
                 "requests": {name: amount for name, amount in requests[role.name].items() if amount},
                 "nodes": _runs(placed.nodes[role.name, index] for index in range(role.replicas)) if placed else [],
+                "domains": _runs(held.get((role.name, index), "") for index in range(role.replicas)) if held else [],
             }
             for role in plan.roles
         ]
-        document = {"version": _VERSION, "roles": roles, "objects": list(objects)}
+        block = [ports.start, ports.stop] if ports else []
+        document = {"version": _VERSION, "roles": roles, "objects": list(objects), "ports": block}
         return cls._read(plan.to_json(), json.dumps(document, sort_keys=True, separators=(",", ":")))
 
     @classmethod
@@ -113,7 +123,19 @@ class FrozenPlan:
             pods={role["name"]: Stencil.load(role["pod"]) for role in roles},
             requests={role["name"]: Resources.of(role["requests"]) for role in roles},
             objects=tuple(document.get("objects") or ()),
+            ports=range(*map(int, document["ports"])) if document.get("ports") else None,
+            domains={
+                (role["name"], index): domain
+                for role in roles
+                for index, domain in enumerate(_unroll(role.get("domains") or ()))
+                if domain
+            },
         )
+
+    @cached_property
+    def slots(self) -> Mapping[Member, int]:
+        """Which of the gang's pods on its node each pod is."""
+        return slots(self.nodes)
 
     @cached_property
     def sha256(self) -> str:

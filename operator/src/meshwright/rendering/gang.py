@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,10 +11,13 @@ from meshwright.placement.eligibility import NodeRules
 from meshwright.placement.model import GangRequest, Member, Placed, Reservation, RoleRequest
 from meshwright.placement.requests import pod_requests
 from meshwright.rendering.agent import heartbeat
-from meshwright.rendering.errors import PlanMismatch, RenderingError
+from meshwright.rendering.errors import PlanMismatch, RenderingError, Unrenderable
+from meshwright.rendering.fabric.domains import compute_domains, domain_names
+from meshwright.rendering.fabric.ports import block
+from meshwright.rendering.fabric.profile import Profile
 from meshwright.rendering.frozen import FrozenPlan
 from meshwright.rendering.isolation import isolates, network_policy
-from meshwright.rendering.objects import service
+from meshwright.rendering.objects import service, variables_map
 from meshwright.rendering.pod import pod_stencil
 from meshwright.rendering.seats import groups, levels, note
 from meshwright.rendering.settings import RenderSettings
@@ -24,9 +28,11 @@ from meshwright_api.launch_plan import Fence, JobRef, LaunchPlan
 
 __all__ = [
     "FrozenPlan",
+    "Ground",
     "PlanMismatch",
     "RenderSettings",
     "RenderingError",
+    "Unrenderable",
     "freeze",
     "note",
     "pod_manifest",
@@ -38,12 +44,23 @@ __all__ = [
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+@dataclass(frozen=True)
+class Ground:
+    """What rendering must know of the nodes that a gang was given."""
+
+    ports: tuple[range, ...] = ()
+    """Ports of other gangs on the host network of those nodes."""
+    cliques: Mapping[str, str] = field(default_factory=dict)
+    """NVLink domain of each node, where pods share a ComputeDomain."""
+
+
 def request(
     job: TrainingJob,
     *,
     priority: int = 0,
     avoid: frozenset[str] = frozenset(),
     prefer: Mapping[Member, str] | None = None,
+    profile: Profile | None = None,
 ) -> GangRequest:
     """What the job's gang asks of the cluster.
 
@@ -52,11 +69,12 @@ def request(
         priority: value of its PriorityClass.
         avoid: nodes that are used only if nothing else will do.
         prefer: its places of before, when it is being restarted.
+        profile: what is laid under its templates.
 
     Raises:
         InvalidQuantity: a request or limit in a template is no quantity.
     """
-    world = World.of(job, incarnation=0)
+    world = World.of(job, 0, profile)
     roles = []
     for role in world.roles:
         manifest = pod_stencil(world, role, job.spec, RenderSettings(), pin=False).manifest
@@ -84,6 +102,7 @@ def freeze(
     request: GangRequest,
     placed: Placed | None,
     settings: RenderSettings,
+    ground: Ground | None = None,
 ) -> FrozenPlan:
     """Plans and renders one incarnation of the gang. Equal input gives equal bytes.
 
@@ -94,8 +113,16 @@ def freeze(
         request: what the gang asked for.
         placed: a node for every pod, in answer to the request; None leaves each pod to kube-scheduler.
         settings: the administrator's part.
+        ground: what is known of its nodes.
+
+    Raises:
+        PortsTaken: no ports are left on the host network of its nodes.
     """
-    world = World.of(job, incarnation)
+    ground = ground or Ground()
+    nodes = placed.nodes if placed else {}
+    world = World.of(job, incarnation, settings.profile)
+    if world.on_host_network:
+        world = replace(world, ports=block(world.identity, nodes, ground.ports))
     seating = placed.seating if placed else None
     plan = LaunchPlan(
         job=JobRef(name=job.metadata.name, namespace=job.metadata.namespace, uid=job.metadata.uid),
@@ -114,11 +141,16 @@ def freeze(
     )
     pin = placed is not None
     pods = {role.name: pod_stencil(world, role, job.spec, settings, pin=pin) for role in world.roles}
+    on_fabric = {member: node for member, node in nodes.items() if member[0] in world.on_fabric}
+    domains = domain_names(job.metadata, on_fabric, ground.cliques)
     objects = []
     if settings.isolate and isolates(stencil.manifest for stencil in pods.values()):
         objects.append(network_policy(job.metadata, settings.scrapers))
+    if world.reads_maps and world.profile is not None:
+        objects.append(variables_map(job.metadata, incarnation, world.profile.env))
+    objects += compute_domains(job.metadata, domains.values())
     requests = {role.role: role.resources for role in request.roles}
-    return FrozenPlan.make(plan, pods, requests, placed, objects)
+    return FrozenPlan.make(plan, pods, requests, placed, objects, world.ports, domains)
 
 
 def reservation(frozen: FrozenPlan) -> Reservation:
@@ -151,5 +183,7 @@ def pod_manifest(frozen: FrozenPlan, role: str, index: int) -> dict[str, Any]:
             "pod": str(before + index),
             "node": frozen.nodes.get((role, index), ""),
             "plan": frozen.sha256,
+            "metrics": str(frozen.ports[1 + frozen.slots.get((role, index), 0)]) if frozen.ports else "",
+            "compute_domain": frozen.domains.get((role, index), ""),
         }
     )

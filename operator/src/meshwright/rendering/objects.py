@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from meshwright_api import names
@@ -25,6 +26,13 @@ def labels(job: Metadata, incarnation: int | None = None) -> dict[str, str]:
     """Labels by which people and selectors find the objects of a job, or of one incarnation."""
     common = {names.LABEL_JOB: job.name, names.LABEL_JOB_UID: job.uid, "app.kubernetes.io/managed-by": "meshwright"}
     return common if incarnation is None else {**common, names.LABEL_INCARNATION: str(incarnation)}
+
+
+def variables_map(job: Metadata, incarnation: int, variables: Mapping[str, str]) -> dict[str, Any]:
+    """The ConfigMap with a profile's variables; like the plan it goes when a newer incarnation's is there."""
+    metadata = owned(job, names.variables_name(job.name, job.uid, incarnation))
+    metadata["labels"] = labels(job, incarnation) | {names.LABEL_COMPONENT: "fabric"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "immutable": True, "data": dict(variables)}
 
 
 def service(job: Metadata) -> dict[str, Any]:

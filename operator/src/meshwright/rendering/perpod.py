@@ -20,6 +20,8 @@ class PerPod:
     """Stands for a string in a manifest that differs from pod to pod: a pattern with `{index}`, `{rank}`, ..."""
 
     pattern: str
+    number: bool = False
+    """Whether what comes out is a whole number and no string."""
 
 
 @dataclass(frozen=True)
@@ -29,36 +31,51 @@ class Stencil:
     manifest: Mapping[str, Any]
     places: tuple[tuple[Path, str], ...]
     """Where, and the pattern that is filled in there."""
+    numbers: tuple[tuple[Path, str], ...] = ()
+    """The same, where a whole number belongs."""
 
     @classmethod
     def cut(cls, tree: Mapping[str, Any]) -> Stencil:
         """From a manifest with `PerPod` values."""
-        places = tuple(_find(tree, ()))
-        return cls(json.loads(json.dumps(tree, default=lambda mark: "")), places)
+        found = tuple(_find(tree, ()))
+        places, numbers = (tuple((path, m.pattern) for path, m in found if m.number is n) for n in (False, True))
+        return cls(json.loads(json.dumps(tree, default=lambda mark: "")), places, numbers)
 
     @classmethod
     def load(cls, document: Mapping[str, Any]) -> Stencil:
         """From the form of `dump`."""
-        return cls(document["manifest"], tuple((tuple(path), pattern) for path, pattern in document["perPod"]))
+        places, numbers = (
+            tuple((tuple(path), pattern) for path, pattern in document.get(key) or ())
+            for key in ("perPod", "perPodNumbers")
+        )
+        return cls(document["manifest"], places, numbers)
 
     def dump(self) -> dict[str, Any]:
         """As JSON can hold it."""
-        return {"manifest": self.manifest, "perPod": [[list(path), pattern] for path, pattern in self.places]}
+        document = {"manifest": self.manifest, "perPod": [[list(path), pattern] for path, pattern in self.places]}
+        numbers = [[list(path), pattern] for path, pattern in self.numbers]
+        return {**document, "perPodNumbers": numbers} if numbers else document
 
     def fill(self, values: Mapping[str, str]) -> dict[str, Any]:
         """A manifest of its own with every place filled in."""
         manifest: dict[str, Any] = json.loads(json.dumps(self.manifest))
         for path, pattern in self.places:
-            parent: Any = manifest
-            for step in path[:-1]:
-                parent = parent[step]
-            parent[path[-1]] = pattern.format_map(values)
+            _put(manifest, path, pattern.format_map(values))
+        for path, pattern in self.numbers:
+            _put(manifest, path, int(pattern.format_map(values)))
         return manifest
 
 
-def _find(tree: object, path: Path) -> Iterator[tuple[Path, str]]:
+def _put(manifest: Any, path: Path, value: object) -> None:
+    parent: Any = manifest
+    for step in path[:-1]:
+        parent = parent[step]
+    parent[path[-1]] = value
+
+
+def _find(tree: object, path: Path) -> Iterator[tuple[Path, PerPod]]:
     if isinstance(tree, PerPod):
-        yield path, tree.pattern
+        yield path, tree
     elif isinstance(tree, Mapping):
         for key, value in tree.items():
             yield from _find(value, (*path, key))

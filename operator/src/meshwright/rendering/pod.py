@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from meshwright.rendering import agent, builtin
 from meshwright.rendering.environment import PLAN_FILE, environment
+from meshwright.rendering.fabric import domains
 from meshwright.rendering.objects import labels, owned
 from meshwright.rendering.perpod import PerPod, Stencil
 from meshwright.rendering.pinning import pinned
@@ -69,8 +70,13 @@ def pod_spec(
     ]
     if world.trainer is not None:
         more = builtin.additions(world.trainer, frozenset(mount["mountPath"] for mount in trained["volumeMounts"]))
-        trained = builtin.program(trained, settings) | {"volumeMounts": [*trained["volumeMounts"], *more.mounts]}
+        trained = builtin.program(trained, settings, host_network=world.ports is not None) | {
+            "volumeMounts": [*trained["volumeMounts"], *more.mounts]
+        }
         volumes += more.volumes
+    if world.profile is not None and world.profile.compute_domain and role.name in world.on_fabric:
+        trained = domains.opened(trained)
+        pod["resourceClaims"] = domains.joined(pod)
     if world.agent:
         trained = agent.wrapped(trained)
         volumes += agent.volumes()

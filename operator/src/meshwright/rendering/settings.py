@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-POD_SECURITY_LABEL = "pod-security.kubernetes.io/enforce"
-RESTRICTED = "restricted"
+from meshwright.rendering.fabric.profile import Profile
+from meshwright.rendering.pod_security import POD_SECURITY_LABEL, RESTRICTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,10 @@ class RenderSettings:
     """Whether a NetworkPolicy keeps other pods from the gang's."""
     scrapers: tuple[Mapping[str, Any], ...] = ()
     """NetworkPolicyPeers that may nevertheless read its metrics."""
+    profile: Profile | None = None
+    """What is laid under the job's templates."""
+    pod_security: str = ""
+    """The level that the namespace enforces; empty if it enforces none."""
 
     @classmethod
     def for_namespace(cls, labels: Mapping[str, str], pod_security: str = "") -> RenderSettings:
@@ -38,4 +42,5 @@ class RenderSettings:
             labels: of the namespace; one that enforces the restricted standard refuses pods that may run as root.
             pod_security: the chart's `jobs.podSecurity`; `restricted` asks for the same everywhere.
         """
-        return cls(run_as_non_root=RESTRICTED in (labels.get(POD_SECURITY_LABEL), pod_security))
+        level = labels.get(POD_SECURITY_LABEL, "")
+        return cls(run_as_non_root=RESTRICTED in (level, pod_security), pod_security=level)

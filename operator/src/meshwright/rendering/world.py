@@ -6,11 +6,13 @@ before its `worker`s has rank 0, as scripts that come from a PyTorchJob expect. 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from meshwright.rendering.fabric.laying import laid_under, needs_variables_map
+from meshwright.rendering.fabric.ports import derived
+from meshwright.rendering.fabric.profile import Profile
 from meshwright_api import names
 from meshwright_api.job import Metadata, TrainingJob
 from meshwright_api.launch_plan import Axis, Rendezvous, RolePlan
@@ -20,8 +22,6 @@ from meshwright_api.trainer_defaults import MESH_AXES
 
 PORT_NAME: Final = "rendezvous"
 """A container port of that name in the first role's trained container is used as the rendezvous port."""
-_PORTS: Final = range(20_000, 30_000)
-"""Below the ports that Linux gives to clients and Kubernetes to NodePorts."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,53 @@ class World:
     """Whether the agent wraps the trained command."""
     trainer: Mapping[str, Any] | None
     """Section of the built-in trainer with every default in it; None with the user's own image."""
+    profile: Profile | None = None
+    """What is laid under the templates; in `roles` it is already."""
+    on_fabric: frozenset[str] = frozenset()
+    """Roles that the profile is for."""
+    reads_maps: bool = False
+    """Whether the profile's variables must come from a ConfigMap."""
+    ports: range | None = None
+    """On the host's network, the ports that are the gang's: to meet at, then for the pods of a node."""
 
     @classmethod
-    def of(cls, job: TrainingJob, incarnation: int) -> World:
+    def of(cls, job: TrainingJob, incarnation: int, profile: Profile | None = None) -> World:
         """Works out the roles of a job."""
         resolved = resolve(job.spec)
         roles = tuple(role for role in resolved.roles if role.replicas > 0)
-        return cls(job.metadata, incarnation, roles, resolved.agent is Agent.INJECT, resolved.trainer)
+        world = cls(job.metadata, incarnation, roles, resolved.agent is Agent.INJECT, resolved.trainer)
+        return (
+            world if profile is None else world._laid_over(profile, frozenset(v.mount_path for v in job.spec.volumes))
+        )
+
+    def _laid_over(self, profile: Profile, mounted: frozenset[str]) -> World:
+        """The same gang with a profile under the templates of its pods with GPUs; of all pods, where none has GPUs."""
+        with_gpus = {role.name for role in self.roles if role.gpus_per_pod}
+        chosen = frozenset(with_gpus or (role.name for role in self.roles))
+        variables = names.variables_name(self.metadata.name, self.metadata.uid, self.incarnation)
+        reads_maps = any(
+            needs_variables_map(role.template, role.container, profile) for role in self.roles if role.name in chosen
+        )
+        roles = tuple(
+            replace(
+                role,
+                template=laid_under(role.template, role.container, profile, mounted=mounted, variables=variables),
+            )
+            if role.name in chosen
+            else role
+            for role in self.roles
+        )
+        return replace(self, roles=roles, profile=profile, on_fabric=chosen, reads_maps=reads_maps)
+
+    @property
+    def on_host_network(self) -> bool:
+        """Whether any of the pods uses its node's network."""
+        return any((role.template.get("spec") or {}).get("hostNetwork") for role in self.roles)
+
+    @property
+    def identity(self) -> str:
+        """What tells this incarnation from all others, of this job and of any."""
+        return f"{self.metadata.uid}-{self.incarnation}"
 
     @property
     def gang(self) -> str:
@@ -88,17 +128,11 @@ class World:
         The host is `<pod>.<gang>`. The resolver completes it with the pod's own namespace at the first try, whatever
         the cluster's domain is; a longer form would cost failed lookups in every pod, a shorter one has no record.
         """
-        identity = f"{self.metadata.uid}-{self.incarnation}"
         first = names.pod_name(self.metadata.name, self.metadata.uid, self.roles[0].name, 0, self.incarnation)
-        port = _declared_port(self.roles[0]) or _derived_port(identity)
-        return Rendezvous(id=identity, host=f"{first}.{self.gang}", port=port)
-
-
-def _derived_port(identity: str) -> int:
-    # Where pods share an address (host network, process nodes) a fixed port would be taken by the next gang, or by what
-    # is left of the incarnation before.
-    digest = hashlib.sha256(identity.encode()).digest()
-    return _PORTS[int.from_bytes(digest[:4], "big") % len(_PORTS)]
+        # Where pods share an address (host network, process nodes) a fixed port would be taken by the next gang, or by
+        # what is left of the incarnation before.
+        port = _declared_port(self.roles[0]) or (self.ports.start if self.ports else derived(self.identity))
+        return Rendezvous(id=self.identity, host=f"{first}.{self.gang}", port=port)
 
 
 def _declared_port(role: ResolvedRole) -> int | None:

@@ -1,0 +1,56 @@
+"""Which profile a job that names none gets: the one whose nodes are all that could take its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from meshwright.placement.eligibility import NodeRules
+from meshwright.placement.nodes import NodeCapacity
+from meshwright.placement.resources import Resources
+from meshwright.rendering.fabric.profile import Profile
+from meshwright.rendering.fabric.reading import Profiles
+
+
+def chosen(
+    profiles: Profiles, pods: Iterable[tuple[dict[str, Any], Resources]], nodes: Sequence[NodeCapacity]
+) -> Profile | None:
+    """The first profile, in the administrator's order, that is for every node that could take the job's pods.
+
+    It adapts to where a job goes and never steers it: a job that may go to nodes of two kinds gets neither's profile,
+    since with one of them half of the cluster would be closed to it. As with selectors of Kubernetes, empty `nodes` are
+    all nodes, and without `nodes` a profile is for none: a job gets it by its name alone.
+
+    Args:
+        profiles: all of them.
+        pods: spec of a pod of each role that the profile would be for, and what it asks for.
+        nodes: every node.
+    """
+    asked = tuple(pods)
+    return next((profile for profile in profiles.all if _is_for(profile, asked, nodes)), None)
+
+
+def _is_for(
+    profile: Profile, pods: tuple[tuple[dict[str, Any], Resources], ...], nodes: Sequence[NodeCapacity]
+) -> bool:
+    if profile.nodes is None:
+        return False
+    if not profile.expressions:
+        return True
+    wanted = NodeRules.parse(_anywhere(profile)).terms or ()
+    tolerations = (profile.template.get("spec") or {}).get("tolerations") or []
+    found = False
+    for spec, resources in pods:
+        rules = NodeRules.parse({**spec, "tolerations": [*(spec.get("tolerations") or ()), *tolerations]})
+        for node in nodes:
+            if resources.fits(node.allocatable) and rules.obstacle(node) is None:
+                if not any(term.holds(node) for term in wanted):
+                    return False
+                found = True
+    return found
+
+
+def _anywhere(profile: Profile) -> dict[str, Any]:
+    terms = [{"matchExpressions": list(profile.expressions)}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"affinity": {"nodeAffinity": required}}
