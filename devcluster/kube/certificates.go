@@ -22,7 +22,8 @@ import (
 //	ca.crt, ca.key                the cluster's own authority
 //	server.crt, server.key        served by the API server, the controllers and the scheduler
 //	node.crt, node.key            served by nodes at their log endpoint
-//	api-client.crt, .key          shown by the API server to nodes: nobody else may read logs there
+//	api-client.crt, .key          shown by the API server to nodes: nobody else may read logs there.
+//	                              In system:masters, as kubelets ask the API server whether its owner may
 //	service-account.key           signs the tokens of service accounts
 const validFor = 10 * 365 * 24 * time.Hour
 
@@ -32,21 +33,33 @@ type authority struct {
 	key         crypto.Signer
 }
 
-// runCertificates is `certificates DIRECTORY SERVICE-IP`; the address is the one that the
-// Service `kubernetes` will get.
+// runCertificates is `certificates DIRECTORY SERVICE-IP [ADDRESS...]`: the address that the Service
+// `kubernetes` will get, and those of nodes that are not on loopback.
 func runCertificates() int {
-	if len(os.Args) != 3 || net.ParseIP(os.Args[2]) == nil {
-		fmt.Fprintln(os.Stderr, "usage: certificates DIRECTORY SERVICE-IP")
-		return 2
+	if len(os.Args) < 3 {
+		return certificatesUsage()
 	}
-	if err := writeCertificates(os.Args[1], net.ParseIP(os.Args[2])); err != nil {
+	addresses := make([]net.IP, 0, len(os.Args))
+	for _, text := range os.Args[2:] {
+		address := net.ParseIP(text)
+		if address == nil {
+			return certificatesUsage()
+		}
+		addresses = append(addresses, address)
+	}
+	if err := writeCertificates(os.Args[1], addresses[0], addresses[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "certificates:", err)
 		return 1
 	}
 	return 0
 }
 
-func writeCertificates(directory string, service net.IP) error {
+func certificatesUsage() int {
+	fmt.Fprintln(os.Stderr, "usage: certificates DIRECTORY SERVICE-IP [ADDRESS...]")
+	return 2
+}
+
+func writeCertificates(directory string, service net.IP, others []net.IP) error {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return err
 	}
@@ -54,15 +67,16 @@ func writeCertificates(directory string, service net.IP) error {
 	if err != nil {
 		return err
 	}
-	loopback := []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	own := append([]net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, others...)
 	server := leaf("kube-apiserver", x509.ExtKeyUsageServerAuth)
-	server.IPAddresses = append(loopback, service)
+	server.IPAddresses = append([]net.IP{service}, own...)
 	server.DNSNames = []string{
 		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 	}
 	node := leaf("devcluster-node", x509.ExtKeyUsageServerAuth)
-	node.IPAddresses, node.DNSNames = loopback, []string{"localhost"}
+	node.IPAddresses, node.DNSNames = own, []string{"localhost"}
 	client := leaf("kube-apiserver-client", x509.ExtKeyUsageClientAuth)
+	client.Subject.Organization = []string{"system:masters"}
 	for name, template := range map[string]*x509.Certificate{"server": server, "node": node, "api-client": client} {
 		if err := ca.issue(name, template); err != nil {
 			return err

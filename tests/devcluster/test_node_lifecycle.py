@@ -258,16 +258,16 @@ def test_the_grace_period(term: float | None, grace: int, ended_at: float, code:
     run(story)
 
 
-def test_a_shorter_grace_period_counts_from_the_first_deletion() -> None:
+def test_a_shorter_grace_period_comes_too_late_for_what_is_being_stopped() -> None:
     async def story() -> None:
         scene = Scene(a_pod("a"), _Runtime(None))
         await scene.quiet()
-        scene.worker.update(a_pod("a", grace=100))
+        scene.worker.update(a_pod("a", grace=15))
         await scene.pass_time(10)
         assert scene.runtime.running["a"].ended_at < 0
-        scene.worker.update(a_pod("a", grace=12))
+        scene.worker.update(a_pod("a", grace=1))
         await scene.pass_time(10)
-        assert scene.runtime.running["a"].ended_at == 12.0
+        assert scene.runtime.running["a"].ended_at == 15.0
 
     run(story)
 

@@ -8,6 +8,8 @@ import secrets
 import ssl
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +21,37 @@ NODES = "devcluster-nodes"
 _MASTERS = {ADMIN, NODES}
 
 
-def write_credentials(layout: Layout, server: str) -> dict[str, str]:
-    """Writes a token per static user and a kubeconfig for each; returns the tokens."""
-    tokens = {user: secrets.token_hex(16) for user in (ADMIN, CONTROLLERS, SCHEDULER, NODES)}
-    lines = [f"{token},{user},{user}" + (",system:masters" * (user in _MASTERS)) for user, token in tokens.items()]
+@dataclass(frozen=True)
+class Others:
+    """Further static users.
+
+    Attributes:
+        groups: The group of each, "" for none.
+        server: The API server's URL where they are.
+    """
+
+    groups: Mapping[str, str]
+    server: str
+
+
+def write_credentials(layout: Layout, server: str, others: Others | None = None) -> None:
+    """Writes a token per static user and a kubeconfig for each.
+
+    Args:
+        layout: Where.
+        server: The API server's URL.
+        others: Users beside the control plane's own.
+    """
+    groups = {user: "system:masters" if user in _MASTERS else "" for user in (ADMIN, CONTROLLERS, SCHEDULER, NODES)}
+    servers = dict.fromkeys(groups, server)
+    if others:
+        groups |= others.groups
+        servers |= dict.fromkeys(others.groups, others.server)
+    tokens = {user: secrets.token_hex(16) for user in groups}
+    lines = [f"{token},{user},{user}" + (f",{groups[user]}" if groups[user] else "") for user, token in tokens.items()]
     write_private(layout.directory / "tokens.csv", "\n".join(lines) + "\n")
     for user, token in tokens.items():
-        write_kubeconfig(layout.kubeconfig(user), server, layout.ca, user, token)
-    return tokens
+        write_kubeconfig(layout.kubeconfig(user), servers[user], layout.ca, user, token)
 
 
 def write_kubeconfig(path: Path, server: str, ca: Path, user: str, token: str, namespace: str = "default") -> None:

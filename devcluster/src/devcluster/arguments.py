@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from devcluster.access import CONTROLLERS, SCHEDULER
+from devcluster.containers.network import GATEWAY
 from devcluster.settings import Layout, Options, Ports
 
 # Relative to the cluster's directory, in which its programs run, as paths of sockets must be short. The `:0` is there
@@ -35,6 +36,21 @@ AUDIT_POLICY = {
 }
 
 
+_LOOPBACK = (
+    "--bind-address=127.0.0.1",
+    "--advertise-address=127.0.0.1",
+    "--endpoint-reconciler-type=none",  # loopback addresses are not allowed in Endpoints
+    "--authorization-mode=RBAC",
+)
+_PRIVATE = (
+    "--bind-address=0.0.0.0",  # of a network that nobody else is in
+    f"--advertise-address={GATEWAY}",
+    "--endpoint-reconciler-type=lease",
+    "--authorization-mode=Node,RBAC",
+    "--enable-admission-plugins=NodeRestriction",
+)
+
+
 def etcd(layout: Layout) -> list[str]:
     """Without fsync: the data need to survive a killed process, not a power cut."""
     client, peer = f"unix://{ETCD_SOCKET}", f"unix://{ETCD_PEER_SOCKET}"
@@ -59,16 +75,13 @@ def apiserver(layout: Layout, ports: Ports, options: Options) -> list[str]:
     pki = layout.pki
     arguments = [
         f"--etcd-servers=unix://{ETCD_SOCKET}",
-        "--bind-address=127.0.0.1",
         f"--secure-port={ports.api}",
         "--permit-port-sharing",
-        "--advertise-address=127.0.0.1",
-        "--endpoint-reconciler-type=none",  # loopback addresses are not allowed in Endpoints
+        *(_PRIVATE if options.private_network else _LOOPBACK),
         f"--tls-cert-file={pki}/server.crt",
         f"--tls-private-key-file={pki}/server.key",
         f"--client-ca-file={pki}/ca.crt",
         f"--token-auth-file={layout.directory}/tokens.csv",
-        "--authorization-mode=RBAC",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={pki}/service-account.key",
         f"--service-account-signing-key-file={pki}/service-account.key",

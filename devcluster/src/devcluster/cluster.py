@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from devcluster import access, arguments, supervisor
+from devcluster.containers.nodes import ContainerNodes, prepare_network, remove_files
 from devcluster.controlplane import API, ControlPlane, tail, wait
 from devcluster.errors import AlreadyRunningError, CommandError, NotRunningError, StartError
 from devcluster.nodes import Mode, NodeProgram, NodeSettings
@@ -49,6 +50,7 @@ class Cluster:
         self._keeper = keeper
         self._client = supervisor.Client(layout.directory)
         self._plane = ControlPlane(layout, ports, options, programs, self._client)
+        self._container_nodes: ContainerNodes | None = None
 
     @classmethod
     def start(cls, directory: Path, *, programs: Programs | None = None, **options: Any) -> Cluster:
@@ -71,11 +73,14 @@ class Cluster:
             raise AlreadyRunningError(f"a cluster runs in {layout.directory} already")
         layout.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         layout.logs.mkdir(exist_ok=True)
-        keeper = supervisor.launch(layout.directory, layout.log("supervisor"))
+        private = settings.private_network
+        keeper = supervisor.launch(layout.directory, layout.log("supervisor"), private_network=private)
         try:
             _wait_for_keeper(keeper, client, layout)
             _clear(layout)
             ports = Ports(*client.call("reserve", count=len(fields(Ports)))["ports"])
+            if private:
+                prepare_network(client, layout, list(asdict(ports).values()))
             cluster = cls(layout, ports, settings, programs, keeper)
             cluster._plane.bring_up()
             cluster._describe()
@@ -220,6 +225,19 @@ class Cluster:
         wanted = NodeSettings(mode=mode, count=count, **settings)
         return NodeProgram.start(self._client, self._layout, wanted, os.environ if env is None else env, ready_seconds)
 
+    @property
+    def container_nodes(self) -> ContainerNodes:
+        """The container nodes, real kubelets; the cluster must have been started with `private_network`.
+
+        Raises:
+            StartError: It was not.
+        """
+        if not self._options.private_network:
+            raise StartError("container nodes join clusters that were started with private_network=True")
+        if self._container_nodes is None:
+            self._container_nodes = ContainerNodes(self._client, self._layout, self.request)
+        return self._container_nodes
+
     def kubeconfig_for_service_account(self, namespace: str, name: str) -> Path:
         """A kubeconfig with a fresh token of that service account, valid for a day; RBAC applies to it in full."""
         token = self.kubectl("create", "token", name, "--namespace", namespace, "--duration=24h").stdout.strip()
@@ -259,6 +277,8 @@ class Cluster:
             self._keeper.wait()
         elif pid:
             _wait_for_end(pid)
+        if pid and self._options.private_network:
+            remove_files(self._layout, pid)
         shutil.rmtree(self._layout.data, ignore_errors=True)
 
     def _describe(self) -> None:

@@ -24,7 +24,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from devcluster import arguments
-from devcluster.access import answers, write_credentials, write_private
+from devcluster.access import Others, answers, write_credentials, write_private
+from devcluster.containers import network, users
 from devcluster.errors import StartError
 from devcluster.settings import Layout, Options, Ports
 from devcluster.supervisor import Client
@@ -51,7 +52,8 @@ class ControlPlane:
         """
         layout, ports, options, programs = self._layout, self._ports, self._options, self._programs
         self._make_certificates()
-        write_credentials(layout, self.server)
+        private = Others(users.groups(), f"https://{network.GATEWAY}:{ports.api}") if options.private_network else None
+        write_credentials(layout, self.server, private)
         write_private(layout.directory / "audit-policy.json", json.dumps(arguments.AUDIT_POLICY))
         self._spawn(ETCD, programs.etcd, arguments.etcd(layout))
         self._wait("etcd listens", (layout.directory / arguments.ETCD_SOCKET).exists)  # else the API server tries late
@@ -85,7 +87,8 @@ class ControlPlane:
         wait(f"{name} is gone", lambda: self._client.returncode(name) is not None, 90)
 
     def _make_certificates(self) -> None:
-        argv = [str(self._programs.kube), "certificates", str(self._layout.pki), arguments.SERVICE_IP]
+        addresses = (network.GATEWAY, *network.every_node_address()) if self._options.private_network else ()
+        argv = [str(self._programs.kube), "certificates", str(self._layout.pki), arguments.SERVICE_IP, *addresses]
         made = subprocess.run(argv, capture_output=True, text=True, check=False)
         if made.returncode:
             raise StartError(f"certificates could not be made: {made.stderr.strip()}")

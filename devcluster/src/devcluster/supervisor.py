@@ -1,4 +1,4 @@
-"""The parent of every process of a cluster: `python -m devcluster.supervisor DIRECTORY PARENT-PID`.
+"""The parent of every process of a cluster: `python -m devcluster.supervisor DIRECTORY PARENT-PID [--keep-orphans]`.
 
 It exists so that nothing outlives the cluster, whatever ends it:
 
@@ -6,7 +6,8 @@ It exists so that nothing outlives the cluster, whatever ends it:
   unless it was told to `detach`; when it gets SIGTERM; when it is told to `shutdown`.
 * The programs it starts get SIGKILL from the kernel when it dies itself (PR_SET_PDEATHSIG).
 * Descendants that lost their parent become its children (PR_SET_CHILD_SUBREAPER). They are killed
-  when one of its programs has ended, since only then can they have lost their keeper.
+  when one of its programs has ended, since only then can they have lost their keeper; not so with
+  `--keep-orphans`, as on a container node, where containers outlive kubelet and containerd.
 
 It also holds the cluster's ports: each is bound, but not listened on, with SO_REUSEPORT, by which the
 cluster's programs may share it while no other program is given it, even while the API server restarts.
@@ -49,8 +50,9 @@ class _Program:
 class Supervisor:
     """Starts programs, says how they are, and takes all of them down."""
 
-    def __init__(self, parent: int) -> None:
+    def __init__(self, parent: int, keep_orphans: bool = False) -> None:
         self._parent: int | None = parent
+        self._keep_orphans = keep_orphans
         self._programs: dict[str, _Program] = {}
         self._ports: list[socket.socket] = []
         self._over = asyncio.Event()
@@ -141,7 +143,7 @@ class Supervisor:
     def _reap(self) -> None:
         ended = [program for program in self._programs.values() if program.process.returncode is None]
         ended = [program for program in ended if program.process.poll() is not None]
-        if ended:
+        if ended and not self._keep_orphans:
             self._kill_adopted()
         self._wait_for_adopted()
 
@@ -231,11 +233,25 @@ class Client:
             return False
 
 
-def launch(directory: Path, log: Path) -> subprocess.Popen[bytes]:
-    """Starts a supervisor for this process; `Client.serves` tells when it can be used."""
+def launch(directory: Path, log: Path, *, private_network: bool = False) -> subprocess.Popen[bytes]:
+    """Starts a supervisor for this process; `Client.serves` tells when it can be used.
+
+    Args:
+        directory: Of the cluster.
+        log: What it writes goes there.
+        private_network: Whether it, and so all that it starts, gets a new network namespace (root only).
+    """
     with open(log, "wb") as output:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "devcluster.supervisor", str(directory), str(os.getpid())],
+            [
+                *(["unshare", "--net", "--"] if private_network else []),
+                sys.executable,
+                "-P",
+                "-m",
+                "devcluster.supervisor",
+                str(directory),
+                str(os.getpid()),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -263,7 +279,7 @@ def main() -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             sys.exit(f"another cluster starts, runs or ends in {directory}")
-        asyncio.run(Supervisor(int(sys.argv[2])).run(directory))
+        asyncio.run(Supervisor(int(sys.argv[2]), "--keep-orphans" in sys.argv[3:]).run(directory))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 import threading
 from datetime import datetime
 from functools import partial
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -94,7 +95,9 @@ def test_what_a_status_holds(pods: Pods) -> None:
     container = status["containerStatuses"][0]
     assert (container["name"], container["image"]) == ("main", pods.image)
     assert (container["ready"], container["started"], container["restartCount"]) == (False, False, 0)
-    assert "@sha256:" in container["imageID"]
+    assert "sha256:" in container["imageID"], (
+        "of an image that was pulled, NAME@sha256:...; of an imported one, without"
+    )
     assert container["containerID"] == state_of(pod)["containerID"] != ""
     times = [pod["metadata"]["creationTimestamp"], status["startTime"], state_of(pod)["startedAt"]]
     times.append(state_of(pod)["finishedAt"])
@@ -104,14 +107,14 @@ def test_what_a_status_holds(pods: Pods) -> None:
     assert transitions["PodScheduled"] <= status["startTime"] <= transitions["PodReadyToStartContainers"]
 
 
-def test_nodes_are_as_they_were_asked_for(pods: Pods) -> None:
+def test_nodes_are_as_they_were_asked_for(pods: Pods, kubelet: Any) -> None:
     selector = urlencode({"labelSelector": ",".join(f"{key}={value}" for key, value in pods.selector.items())})
     nodes = pods.client.request("GET", f"/api/v1/nodes?{selector}")["items"]
     assert len(nodes) == 2
     for node in nodes:
         name = node["metadata"]["name"]
         assert node["metadata"]["labels"]["kubernetes.io/hostname"] == name
-        assert node["status"]["allocatable"]["cpu"] == "4"
+        assert node["status"]["allocatable"]["cpu"] == str(kubelet.cpus)
         assert node["status"]["allocatable"]["nvidia.com/gpu"] == "4"
         states = {one["type"]: one["status"] for one in node["status"]["conditions"]}
         assert states == {"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False"}

@@ -76,7 +76,7 @@ def test_config_maps_secrets_and_metadata_as_files(pods: Pods) -> None:
         metadata={"labels": {"b": "2", "a": "1"}, "annotations": {"rank": "3"}},
         container={
             "command": _tell(see, ["/config/all/new", "/one-file"]),
-            "resources": {"limits": {"memory": "1Mi"}},
+            "resources": {"limits": {"memory": "64Mi"}},
             "volumeMounts": [
                 *({"name": name, "mountPath": path} for name, path in paths.items()),
                 {"name": "all", "mountPath": "/one-file", "subPath": "b"},
@@ -96,7 +96,7 @@ def test_config_maps_secrets_and_metadata_as_files(pods: Pods) -> None:
         "/var/run/keys/token": ["secret", "0o440"],
         "/self/labels": ['a="1"\nb="2"', "0o644"],
         "/self/rank": ["3", "0o644"],
-        "/self/memory": ["1048576", "0o644"],
+        "/self/memory": ["67108864", "0o644"],
         "/opt/no/such/folder/from-map": ["2", "0o444"],
         "/opt/no/such/folder/token": ["secret", "0o444"],
         "/opt/no/such/folder/name": ["files", "0o444"],
@@ -181,7 +181,7 @@ def test_a_missing_volume_source_is_waited_for(pods: Pods) -> None:
         return [one["message"] for one in events if one["reason"] == "FailedMount"]
 
     assert any('secret "late" not found' in one for one in eventually(complaints, "an event"))
-    pod = pods.get("patient")
+    pod = pods.wait_until("patient", lambda pod: "containerStatuses" in pod["status"], "it says what it waits for")
     assert pod["status"]["phase"] == "Pending"
     assert state_of(pod) == {"is": "waiting", "reason": "ContainerCreating"}
     pods.make("secrets", "late", data={"a": base64.b64encode(b"here").decode()})

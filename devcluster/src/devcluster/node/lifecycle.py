@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from devcluster.node import clock
 from devcluster.node.errors import ContainerNotStarted, NotYet
@@ -225,23 +225,15 @@ class PodWorker:
         container.ended.add_done_callback(note)
 
     async def _stop(self, verdict: Verdict | None) -> None:
-        """Ends what runs: SIGTERM, the grace period (which may be shortened meanwhile), SIGKILL."""
+        """Ends what runs: SIGTERM, the grace period as it is now, SIGKILL.
+
+        A deletion that shortens the period comes too late for containers that are being stopped already: upstream's
+        kubelet does not hear of it either before the first period is over.
+        """
         self._change(verdict=verdict, tell=False)
         if self._running:
             self._recorder.note(self.pod, "Killing", f"Stopping container {' '.join(self._running)}")
-        for container in list(self._running.values()):
-            container.terminate()
-        began = asyncio.get_running_loop().time()
-        while self._running:
-            left = self._grace() - (asyncio.get_running_loop().time() - began)
-            if left <= 0:
-                break
-            self._news.clear()
-            news = asyncio.create_task(self._news.wait())
-            ends: list[asyncio.Future[Any]] = [one.ended for one in self._running.values()]
-            await asyncio.wait([news, *ends], timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            news.cancel()
-        await self._end_containers(0)
+        await self._end_containers(self._grace())
         states = {one.name: self._never_ran(one) for one in self._all()}
         self._change(states=states, sandbox=False, over=True)
 

@@ -9,6 +9,9 @@ from typing import Any, Final
 
 from devcluster.node.model import Container, Pod
 
+_MESSAGES_OF_A_POD: Final = 12 * 1024
+"""Characters of all termination messages of a pod together; a container has its equal share, and the start of more."""
+
 COMPLETED: Final = "Completed"
 ERROR: Final = "Error"
 START_ERROR: Final = "StartError"
@@ -213,13 +216,13 @@ def _container_status(pod: Pod, container: Container, state: PodState) -> dict[s
         "restartCount": 0,
         "ready": _succeeded(its) if is_init else started,
         "started": started,
-        "state": _state(its),
+        "state": _state(its, _MESSAGES_OF_A_POD // len(pod.containers + pod.init_containers)),
         "lastState": {},
         **({"containerID": its.container_id} if not isinstance(its, Waiting) and its.container_id else {}),
     }
 
 
-def _state(state: ContainerState) -> dict[str, Any]:
+def _state(state: ContainerState, longest_message: int) -> dict[str, Any]:
     match state:
         case Waiting(reason, message):
             return {"waiting": {"reason": reason, **({"message": message} if message else {})}}
@@ -228,7 +231,7 @@ def _state(state: ContainerState) -> dict[str, Any]:
         case Terminated():
             texts = {
                 "reason": state.reason,
-                "message": state.message,
+                "message": state.message[:longest_message],
                 "startedAt": state.started_at,
                 "finishedAt": state.finished_at,
                 "containerID": state.container_id,

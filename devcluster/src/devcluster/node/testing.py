@@ -22,6 +22,7 @@ T = TypeVar("T")
 Object = dict[str, Any]
 WAIT_SECONDS = 60.0
 _PR_SET_PDEATHSIG = 1
+_NO_LOG_YET = ("waiting to start", "is not available")  # not made yet; made, and not yet known to the kubelet
 
 
 class Refused(Exception):
@@ -117,12 +118,13 @@ class Gates:
 
 @dataclass
 class Pods:
-    """Makes pods in one namespace, on one kind of node."""
+    """Makes pods in one namespace, on one kind of node; `pod` are fields that each has unless it says otherwise."""
 
     client: Client
     namespace: str
     selector: Mapping[str, str]
     image: str = "example.org/any:1"
+    pod: Mapping[str, Any] = field(default_factory=dict)
 
     def path(self, name: str = "", kind: str = "pods") -> str:
         """The address of one object of the namespace, or of all of a kind."""
@@ -153,6 +155,7 @@ class Pods:
                 "nodeSelector": dict(self.selector),
                 "terminationGracePeriodSeconds": 1,
                 "containers": every,
+                **self.pod,
                 **spec,
             },
         }
@@ -205,7 +208,7 @@ class Pods:
             try:
                 return line in self.log(name, container=container).splitlines()
             except Refused as error:
-                if "waiting to start" not in error.body:
+                if not any(text in error.body for text in _NO_LOG_YET):
                     raise
                 return False
 

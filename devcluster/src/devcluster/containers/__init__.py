@@ -1,0 +1,1 @@
+"""Container nodes: real kubelets with containerd, each in namespaces of its own on this machine. Root only."""
