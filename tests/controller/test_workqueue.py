@@ -109,3 +109,5 @@ async def test_it_says_how_long_the_oldest_key_waits() -> None:
     queue.add("a")
     await asyncio.sleep(0.02)
     assert queue.oldest_seconds() >= 0.02
+    # Metrics are served from a thread of their own.
+    assert await asyncio.to_thread(queue.oldest_seconds) >= 0.02

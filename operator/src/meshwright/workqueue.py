@@ -14,12 +14,14 @@ class WorkQueue:
         self._dirty: dict[str, float] = {}
         self._busy: set[str] = set()
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._now: Callable[[], float] = lambda: 0.0
 
     def add(self, key: str) -> None:
         """Asks for a pass as soon as possible."""
         if key in self._dirty:
             return
-        self._dirty[key] = asyncio.get_running_loop().time()
+        self._now = asyncio.get_running_loop().time
+        self._dirty[key] = self._now()
         if key not in self._busy:
             self._ready.put_nowait(key)
 
@@ -39,9 +41,9 @@ class WorkQueue:
             timer.cancel()
 
     def oldest_seconds(self) -> float:
-        """For how long the longest waiting key has waited; 0 if none waits."""
-        now = asyncio.get_running_loop().time()
-        return max((now - since for since in self._dirty.values()), default=0.0)
+        """For how long the longest waiting key has waited; 0 if none waits. May be asked from another thread."""
+        now = self._now()
+        return max((now - since for since in tuple(self._dirty.values())), default=0.0)
 
     def __len__(self) -> int:
         return len(self._dirty)
