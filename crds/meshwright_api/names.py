@@ -40,6 +40,9 @@ ANNOTATION_PREEMPTIBLE: Final = f"{GROUP}/preemptible"
 ANNOTATION_ADDRESS: Final = f"{GROUP}/heartbeat-address"
 """On the leader's Lease: the URL at which agents reach the process that holds it."""
 
+FINALIZER: Final = f"{GROUP}/compute-domains"
+"""On a job with ComputeDomains, and on no other: they must be deleted after its pods, and by the operator."""
+
 FIELD_MANAGER: Final = "meshwright"
 
 TOKEN_AUDIENCE: Final = "meshwright"
@@ -65,6 +68,8 @@ REASON_INVALID_SPEC: Final = "InvalidSpec"
 REASON_WAITING_FOR_CAPACITY: Final = "WaitingForCapacity"
 REASON_WAITING_FOR_TURN: Final = "WaitingForTurn"
 """The gang would fit, but its nodes are kept for jobs ahead in the queue."""
+REASON_PREEMPTED: Final = "Preempted"
+"""The gang gave its places to one of higher priority, and is back in the queue."""
 REASON_WAITING_FOR_OPERATOR: Final = "WaitingForSnapshot"
 REASON_QUOTA_EXCEEDED: Final = "QuotaExceeded"
 REASON_POD_REFUSED: Final = "PodRefused"

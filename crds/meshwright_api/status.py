@@ -39,6 +39,7 @@ class Cause(StrEnum):
     EVICTED = "Evicted"
     KUBELET_REFUSED = "KubeletRefused"
     POD_LOST = "PodLost"
+    PREEMPTED = "Preempted"
     STARTUP_DEADLINE = "StartupDeadline"
     BIND_DEADLINE = "BindDeadline"
     PLAN_LOST = "PlanLost"

@@ -86,6 +86,9 @@ class World:
     def lost(self, nodes: set[str], now: datetime, seconds: float) -> frozenset[str]:
         return frozenset()
 
+    def must_yield(self, uid: str, now: datetime) -> bool:
+        return False
+
     def wrote(self, *_: Any) -> None:
         pass
 

@@ -37,7 +37,7 @@ from meshwright.rendering.surroundings import suited
 from meshwright.settings import Settings
 from meshwright.status_patch import as_json, merge_patch
 from meshwright_api.job import TrainingJob
-from meshwright_api.status import Phase, PlacementStatus, TrainingJobStatus
+from meshwright_api.status import Cause, Phase, PlacementStatus, TrainingJobStatus
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +123,12 @@ async def _observe(world: Surroundings, known: KnownJob) -> Observation:
     if status.phase in PLANNED and status.launched != status.attempt:
         await _find_plan(world, known, status)
     observation = observe(known, job, status, world.pods, world.nodes, world.settings, now)
-    observation = replace(observation, progress=world.board.latest(job.uid))
+    holds_places = status.phase in (*PLANNED, Phase.RESTARTING)
+    observation = replace(
+        observation,
+        progress=world.board.latest(job.uid),
+        preempted=holds_places and world.queue.must_yield(job.uid, now),
+    )
     if parsed is not None and needs_offer(observation):
         rules = world.settings.rendering_for(await world.lookups.namespace_labels(job.namespace))
         rank = await world.lookups.rank(parsed.spec.queue.priority_class_name)
@@ -156,7 +161,7 @@ def _or_why_not(
 ) -> Callable[Concatenate[Surroundings, KnownJob, P], Offer]:
     """A job that cannot have pods as things are says why, and keeps no place in the queue meanwhile."""
 
-    def answer(world: Surroundings, known: KnownJob, *args: P.args, **kwargs: P.kwargs) -> Offer:
+    def answer(world: Surroundings, known: KnownJob, /, *args: P.args, **kwargs: P.kwargs) -> Offer:
         try:
             return ask(world, known, *args, **kwargs)
         except rendering.Unrenderable as error:
@@ -231,6 +236,8 @@ async def _write(world: Surroundings, known: KnownJob, old: TrainingJobStatus, n
     world.jobs.put(answer)
     if new.phase is Phase.PENDING:
         world.queue.release(meta.uid)
+    elif new.incident and new.incident.trigger is Cause.PREEMPTED:
+        world.queue.yields(meta.uid)
     if _only_refreshes(old, new):
         known.memory.progress_at = world.clock()
     world.recorder.wrote(known, old, new)

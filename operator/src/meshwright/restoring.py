@@ -9,6 +9,7 @@ from meshwright.observing import read_job
 from meshwright.placement.preemption import Holder
 from meshwright.reconcile import Surroundings
 from meshwright.rendering import gang as rendering
+from meshwright_api.status import Cause
 
 
 async def restore_reservation(world: Surroundings, known: KnownJob) -> None:
@@ -27,3 +28,5 @@ async def restore_reservation(world: Surroundings, known: KnownJob) -> None:
     since = status.admitted_time or status.start_time or world.clock()
     known.memory.frozen, known.memory.stored = frozen, frozen.sha256
     world.queue.reserve(rendering.reservation(frozen), Holder(known.metadata.uid, rank.value, since, rank.spared))
+    if status.incident and status.incident.trigger is Cause.PREEMPTED:
+        world.queue.yields(known.metadata.uid)

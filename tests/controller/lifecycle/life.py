@@ -42,6 +42,7 @@ class Life:
     seen: set[Identity] = field(default_factory=set)
     offer: Offer | None = None
     """What the queue answers; room for everybody if None."""
+    preempted: bool = False
     progress_due: bool = True
     refusal: str = ""
     written: list[TrainingJobStatus] = field(default_factory=list)
@@ -86,6 +87,7 @@ class Life:
             undisturbed_since=T0,
             refusal=self.refusal,
             progress_due=self.progress_due,
+            preempted=self.preempted,
         )
         return replace(o, offer=self._answer()) if needs_offer(o) else o
 

@@ -75,6 +75,7 @@ class View(NamedTuple):
     lapsed: bool = False
     confirmed: bool = False
     offered: bool = True
+    wanted: bool = False
 
 
 Outcome = tuple[Any, ...] | None
@@ -190,6 +191,7 @@ class Mirror:
             plan_in_hand=status.plan_sha256 if view.in_hand else "",
             undisturbed_since=LONG_AGO,
             progress_due=False,
+            preempted=view.wanted,
         )
         if not needs_offer(o):
             return o

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from meshwright.lifecycle.phases import PLANNED
+from meshwright_api.status import Phase
 from tests.controller.lifecycle.mirror import Mirror, Outcome, PodFacts, Pods, View
 from tests.controller.lifecycle.promises import Ledger, Violation, check_create, check_stop, check_write, disturbed
 from tests.controller.lifecycle.world import Late, Leader, Op, Setting, Standby, Step, World
@@ -88,7 +90,7 @@ class Simulation:
         for leader in self._views(w):
             if (step := self.decide(w, leader)) is not None:
                 yield step
-            if w.left.refusals and self.mirror.waits(*(leader.job or w[:3])):
+            if w.left.refusals and not w.wanted and self.mirror.waits(*(leader.job or w[:3])):
                 refused = w._replace(left=w.left._replace(refusals=w.left.refusals - 1))
                 if (step := self.decide(refused, leader, offered=False)) is not None:
                     yield step
@@ -156,7 +158,8 @@ class Simulation:
                 leader.in_hand,
                 w.lapsed,
                 confirmed,
-                offered,
+                offered and not w.wanted,
+                w.wanted,
             )
         )
 
@@ -181,6 +184,7 @@ class Simulation:
                 stored=w.stored and not planned,
                 ledger=ledger,
                 leader=leader,
+                wanted=w.wanted and new.phase in (*PLANNED, Phase.RESTARTING) and not planned,
             )
         )
 
@@ -335,6 +339,13 @@ class Simulation:
                     left=left._replace(plan_deletions=left.plan_deletions - 1),
                 ),
             )
+        if left.preemptions and not w.wanted and status.phase in (*PLANNED, Phase.RESTARTING):
+            # Whether a failure of its own came first may not be seen: then either judgement is right.
+            ledger = w.ledger._replace(clouded=True, first=w.ledger.first or "free")
+            left = left._replace(preemptions=left.preemptions - 1)
+            yield "another gang needs its places", w._replace(wanted=True, ledger=ledger, left=left)
+        if w.wanted and not status.incident:
+            yield "nobody needs its places any more", w._replace(wanted=False)
         if left.crashes:
             yield "leader dies and starts again", self._crash(w._replace(left=left._replace(crashes=left.crashes - 1)))
         if left.transfers:

@@ -24,6 +24,7 @@ class Budgets(NamedTuple):
     transfers: int = 0
     refusals: int = 0
     plan_deletions: int = 0
+    preemptions: int = 0
 
 
 class Leader(NamedTuple):
@@ -78,6 +79,8 @@ class World(NamedTuple):
     late: Late | None
     ledger: Ledger
     left: Budgets
+    wanted: bool = False
+    """Whether the gang must give its places to another."""
 
 
 @dataclass(frozen=True)

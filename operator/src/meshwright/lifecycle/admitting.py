@@ -102,10 +102,25 @@ def _wait(o: Observation, policy: Policy, offer: Offer) -> Decision:
     """Says why the job waits; a message whose numbers changed is refreshed, but not at every change."""
     if (patience := _patience(o, policy)) > 0:
         return Decision(wake_after=patience, why=f"keeping its places for now: {offer.message}")
+    status = queued(o, policy, offer.reason, offer.message)
+    # That a gang was preempted may stand for a while: it says more than what it waits for now.
+    told = o.status.phase is Phase.PENDING and o.status.reason == names.REASON_PREEMPTED
+    news = (status.phase, status.reason if not told else o.status.reason, status.observed_generation) != (
+        o.status.phase,
+        o.status.reason,
+        o.status.observed_generation,
+    )
+    if news or (status != o.status and o.progress_due):
+        return Decision(status=status, why=f"waiting: {offer.message}")
+    return Decision(wake_after=None if status == o.status else 30, why=f"waiting: {offer.message}")
+
+
+def queued(o: Observation, policy: Policy, reason: str, message: str) -> TrainingJobStatus:
+    """The status of a gang that waits in the queue."""
     status = stop_active_clock(o.status, o.now).model_copy(
         update={
             "phase": Phase.PENDING,
-            "reason": offer.reason,
+            "reason": reason,
             "observed_generation": o.job.generation,
             "admitted_time": None,
             # A waiting gang holds nothing: two that each held half of the other's place would wait for ever.
@@ -116,17 +131,10 @@ def _wait(o: Observation, policy: Policy, offer: Offer) -> Decision:
             "mesh": policy.mesh,
         }
     )
-    status = put(status, names.SCHEDULED, False, offer.reason, offer.message, now=o.now, generation=o.job.generation)
+    status = put(status, names.SCHEDULED, False, reason, message, now=o.now, generation=o.job.generation)
     if holds(status, names.SUSPENDED):
         status = put(status, names.SUSPENDED, False, names.REASON_RESUMED, "", now=o.now, generation=o.job.generation)
-    news = (status.phase, status.reason, status.observed_generation) != (
-        o.status.phase,
-        o.status.reason,
-        o.status.observed_generation,
-    )
-    if news or (status != o.status and o.progress_due):
-        return Decision(status=status, why=f"waiting: {offer.message}")
-    return Decision(wake_after=None if status == o.status else 30, why=f"waiting: {offer.message}")
+    return status
 
 
 def _patience(o: Observation, policy: Policy) -> float:
@@ -135,7 +143,7 @@ def _patience(o: Observation, policy: Policy) -> float:
     It goes back to the queue only after the bind deadline, which does not count while its own pods still stop: they
     hold what it waits for. On a lost node they may do so for ever.
     """
-    if o.status.phase is not Phase.RESTARTING or not o.status.incidents:
+    if o.status.phase is not Phase.RESTARTING or not o.status.incidents or o.preempted:
         return 0
     if any(not pod.ended and pod.node and pod.node not in o.lost_nodes for pod in o.pods):
         return policy.bind_deadline_seconds

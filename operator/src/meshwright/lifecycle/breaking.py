@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from meshwright.lifecycle.admitting import plan_is_lost
+from meshwright.lifecycle.admitting import plan_is_lost, queued
 from meshwright.lifecycle.budget import disruptions_left, restarts_left, within_window
 from meshwright.lifecycle.conditions import holds, put
 from meshwright.lifecycle.deadlines import overdue, seconds_until
@@ -36,7 +36,7 @@ def open_incident(o: Observation, policy: Policy) -> Decision | None:
     sign, unsure = first_sign(o, policy)
     if unsure:
         return Decision(confirm_pods=True, why="a pod is missing; reading afresh")
-    sign = sign or overdue(o, policy) or _plan_lost(o)
+    sign = sign or overdue(o, policy) or _plan_lost(o) or _preempted(o)
     return _open(o, sign) if sign else None
 
 
@@ -47,6 +47,10 @@ def _plan_lost(o: Observation) -> Suspect | None:
     if unfinished and not stored and not plan_is_lost(o):
         return Suspect(Cause.PLAN_LOST, Culprit(reason="PlanDeleted"))
     return None
+
+
+def _preempted(o: Observation) -> Suspect | None:
+    return Suspect(Cause.PREEMPTED, Culprit(reason=names.REASON_PREEMPTED)) if o.preempted else None
 
 
 def _open(o: Observation, sign: Suspect) -> Decision:
@@ -72,7 +76,9 @@ def judge_incident(o: Observation, policy: Policy) -> Decision | None:
     incident = o.status.incident
     if incident is None:
         return None
-    if stops := stop_pods(o, policy, gang_of(o), STOP_GRACE_SECONDS):
+    # A gang that is preempted has done nothing wrong: it gets all the time for a checkpoint that its template asks for.
+    at_most = None if incident.trigger is Cause.PREEMPTED else STOP_GRACE_SECONDS
+    if stops := stop_pods(o, policy, gang_of(o), at_most):
         return Decision(actions=stops, why=f"stopping {len(stops)} pods of attempt {incident.attempt}")
     evidence_until = incident.opened_at + timedelta(seconds=policy.evidence_seconds)
     running = [pod for pod in gang_of(o) if not pod.ended]
@@ -107,7 +113,11 @@ def _close(o: Observation, policy: Policy, verdict: Verdict) -> Decision:
     if not verdict.charged and disruptions_left(status.disruptions, policy, o.now) <= 0:
         limit = f"spec.failurePolicy.maxDisruptions: {policy.max_disruptions} in {policy.window_seconds} s are used up"
         return fail(o, status, names.REASON_MAX_DISRUPTIONS, f"{what}; {limit}.")
-    return Decision(status=_count(o, policy, status, verdict), why=f"judged: {what}; charged: {verdict.charged}")
+    status = _count(o, policy, status, verdict)
+    if cause is Cause.PREEMPTED:
+        message = "Gave its places to a job of higher priority; back in the queue."
+        status = queued(replace(o, status=status), policy, names.REASON_PREEMPTED, message)
+    return Decision(status=status, why=f"judged: {what}; charged: {verdict.charged}")
 
 
 def _who(culprit: Culprit) -> str:

@@ -37,6 +37,7 @@ FREE: Final = frozenset(
     {
         Cause.NODE_LOST,
         Cause.DISRUPTED,
+        Cause.PREEMPTED,
         Cause.FENCED,
         Cause.KUBELET_REFUSED,
         Cause.POD_LOST,
@@ -56,6 +57,7 @@ PRECEDENCE: Final = (
     Cause.EVICTED,
     Cause.EXIT_CODE,
     Cause.POD_LOST,
+    Cause.PREEMPTED,
     Cause.STARTUP_DEADLINE,
     Cause.BIND_DEADLINE,
     Cause.PLAN_LOST,
@@ -235,6 +237,9 @@ def _missing(o: Observation, policy: Policy, gang: tuple[Pod, ...]) -> tuple[Sus
 def judge(o: Observation, policy: Policy, incident: OpenIncident) -> Verdict:
     """The verdict on an open incident, from its first sign and what the pods say now."""
     first = Suspect(incident.trigger, incident.evidence)
+    if incident.trigger is Cause.PREEMPTED:
+        # The gang was whole when it was told to stop; how its pods end says nothing more.
+        return Verdict(first, "RestartFree", charged=False)
     found = [first, *suspects(o, policy)]
     if incident.evidence.node and incident.evidence.node in o.lost_nodes:
         found.append(Suspect(Cause.NODE_LOST, incident.evidence))

@@ -142,6 +142,8 @@ class Job:
     deleting: bool = False
     status_readable: bool = True
     """False when the status is in no form that this version knows: then nothing is known, and nothing is done."""
+    holds_domains: bool = False
+    """Whether it has ComputeDomains, which go last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,8 @@ class Observation:
     plan_in_hand: str = ""
     """Hash of the plan that this process holds in memory."""
     offer: Offer | None = None
+    preempted: bool = False
+    """Whether the gang must give its places to one of higher priority."""
     undisturbed_since: datetime | None = None
     """Since when no pod of an older incarnation was stopping; the bind deadline counts from here."""
     refusal: str = ""
@@ -217,7 +221,14 @@ class DeleteJob:
     uid: str
 
 
-Action = CreatePod | DeletePod | StorePlan | DeleteJob
+@dataclass(frozen=True, slots=True)
+class ReleaseDomains:
+    """Delete the job's ComputeDomains, then let the job go: nothing of it runs any more."""
+
+    uid: str
+
+
+Action = CreatePod | DeletePod | StorePlan | DeleteJob | ReleaseDomains
 
 
 @dataclass(frozen=True, slots=True)
