@@ -32,6 +32,7 @@ class Metadata:
     deletion_timestamp: datetime | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    finalizers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ def parse_metadata(obj: Mapping[str, Any]) -> Metadata:
         deletion_timestamp=_time(raw.get("deletionTimestamp")),
         labels=_texts(raw.get("labels")),
         annotations=_texts(raw.get("annotations")),
+        finalizers=_words(raw.get("finalizers")),
     )
 
 
@@ -103,6 +105,10 @@ def _text(value: object) -> str:
 
 def _texts(value: object) -> dict[str, str]:
     return {k: v for k, v in value.items() if isinstance(v, str)} if isinstance(value, Mapping) else {}
+
+
+def _words(value: object) -> tuple[str, ...]:
+    return tuple(word for word in value if isinstance(word, str)) if isinstance(value, list | tuple) else ()
 
 
 def _time(value: object) -> datetime | None:

@@ -11,6 +11,7 @@ import yaml
 from meshwright.cluster.permissions import PERMISSIONS, Permission, Scope
 from meshwright.rendering.fabric.presets import PRESETS
 from meshwright.rendering.fabric.profile import Profile
+from meshwright.rendering.fabric.reading import profiles_of
 from meshwright.settings import parse
 from meshwright_api import names
 from meshwright_api.crd.definition import custom_resource_definition
@@ -112,6 +113,23 @@ class TestRights:
         documents = render({"jobs": {"networkPolicy": {"enabled": False}}})
         assert granted(rules_of(documents, "ClusterRole", NAME)) == wanted(Scope.JOBS)
         assert parse(container(documents)["args"], {"KUBECONFIG": "none"}).isolate_jobs is False
+
+    @pytest.mark.parametrize(
+        ("profile", "domains"),
+        [
+            ({"preset": "MNNVL"}, True),
+            ({"computeDomain": True}, True),
+            ({"preset": "MNNVL", "computeDomain": False}, False),
+            ({"preset": "TCP"}, False),
+        ],
+        ids=["preset", "said", "taken away", "another"],
+    )
+    def test_compute_domains_only_where_a_profile_has_some(self, profile: Json, domains: bool) -> None:
+        documents = render({"profiles": [{"name": "tcp", "preset": "TCP"}, {"name": "p", **profile}]})
+        scopes = (Scope.JOBS, Scope.ISOLATION, *((Scope.DOMAINS,) if domains else ()))
+        assert granted(rules_of(documents, "ClusterRole", NAME)) == wanted(*scopes)
+        file = yaml.safe_load(of_kind(documents, "ConfigMap")[0]["data"]["profiles.yaml"])
+        assert any(p.compute_domain for p in profiles_of(file).all) is domains
 
     def test_nothing_broad(self) -> None:
         rules = [r for d in render() if d["kind"] in ("ClusterRole", "Role") for r in d["rules"]]

@@ -57,6 +57,13 @@ class MemoryApi:
         ]
         return Listing(items, "1")
 
+    async def patch(self, resource: Resource, namespace: str | None, name: str, patch: Json) -> Json:
+        """Merges into the metadata; nothing else is patched here."""
+        there = self.objects[(resource.plural, namespace or "", name)]
+        there["metadata"] |= {key: value for key, value in patch["metadata"].items() if key != "resourceVersion"}
+        self.calls.append(("patch", resource.plural, name))
+        return copy.deepcopy(there)
+
     async def replace(self, resource: Resource, namespace: str | None, name: str, body: Json) -> Json:
         self.objects[(resource.plural, namespace or "", name)] = copy.deepcopy(body)
         self.calls.append(("update", resource.plural, name))

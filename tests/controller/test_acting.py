@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -9,9 +10,10 @@ import pytest
 
 from meshwright.acting import Refused, carry_out, load_plan
 from meshwright.cluster.api import ApiServer
-from meshwright.cluster.errors import Forbidden
+from meshwright.cluster.errors import Conflict, Forbidden, NotFound
 from meshwright.jobs import KnownJob
-from meshwright.lifecycle.model import CreatePod, DeletePod, Identity, StorePlan
+from meshwright.lifecycle.model import CreatePod, DeletePod, Identity, ReleaseDomains, StorePlan
+from meshwright.rendering.gang import Ground
 from meshwright_api import names
 from meshwright_api.job import Metadata
 from tests.controller.memory_api import MemoryApi
@@ -151,6 +153,70 @@ async def test_a_profiles_variables_are_there_before_any_pod_and_go_with_their_i
     there = {name for plural, _, name in bench.api.objects if plural == "configmaps"}
     assert names.variables_name("demo", UID, 2) in there
     assert names.variables_name("demo", UID, 1) not in there
+
+
+class DomainBench(Bench):
+    """A job whose plan has two ComputeDomains."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        job = a_job(a_role(2, gpus_per_pod=4))
+        ground = Ground(cliques={"node-0": "c.1", "node-1": "c.2"})
+        self.known.memory.frozen = frozen_with(job, a_profile("mnnvl"), ground)
+        self.api.objects[("trainingjobs", "team", "demo")] = {
+            "metadata": {"name": "demo", "namespace": "team", "uid": UID, "finalizers": ["theirs"]}
+        }
+        self.known.metadata = replace(self.known.metadata, finalizers=("theirs",))
+
+    @property
+    def finalizers(self) -> object:
+        return self.api.objects[("trainingjobs", "team", "demo")]["metadata"]["finalizers"]
+
+
+async def test_a_job_cannot_go_before_its_compute_domains_and_they_are_there_before_its_pods() -> None:
+    bench = DomainBench()
+    await bench.store()
+    assert bench.finalizers == ["theirs", names.FINALIZER]
+    kinds = [plural for _, plural, _ in bench.api.calls]
+    assert kinds.count("trainingjobs") == 1
+    assert kinds.index("trainingjobs") < kinds.index("computedomains")
+    assert len(bench.api.names("computedomains")) == 2
+    before = len(bench.api.calls)
+    await bench.store()
+    assert bench.api.calls[before:] == [], "what is there stays"
+
+
+async def test_compute_domains_are_released_with_the_finalizer_and_nobody_elses() -> None:
+    bench = DomainBench()
+    await bench.store()
+    other = {"metadata": {"name": "other", "uid": "o", "labels": {names.LABEL_JOB_UID: "another"}}}
+    bench.api.objects[("computedomains", "team", "other")] = other
+    await bench.do(ReleaseDomains(UID))
+    assert bench.api.names("computedomains") == ["other"]
+    assert bench.finalizers == ["theirs"]
+    assert bench.known.metadata.finalizers == ("theirs",), "the next round knows"
+    assert bench.api.calls[-1][:2] == ("patch", "trainingjobs"), "last, or a crash between the two would leak them"
+
+
+async def test_without_the_kind_the_job_says_what_to_install() -> None:
+    bench = DomainBench()
+    bench.api.refuse["computedomains"] = NotFound(404, "NotFound", "the server could not find the requested resource")
+    with pytest.raises(Refused, match=r"serves no ComputeDomain .* install NVIDIA's DRA driver"):
+        await bench.store()
+
+
+async def test_a_compute_domain_of_somebody_else_is_not_touched_and_one_that_goes_is_waited_for() -> None:
+    for metadata, error, says in (
+        ({"uid": "x"}, Refused, "this job does not own"),
+        ({"labels": {names.LABEL_JOB_UID: UID}, "deletionTimestamp": "x"}, Conflict, "still being deleted"),
+    ):
+        bench = DomainBench()
+        name = next(iter(bench.known.memory.frozen.domains.values()))  # type: ignore[union-attr]
+        theirs = {"metadata": {"name": name, **metadata}}
+        bench.api.objects[("computedomains", "team", name)] = theirs
+        with pytest.raises(error, match=says):
+            await bench.store()
+        assert bench.api.objects[("computedomains", "team", name)] == theirs
 
 
 async def test_another_plan_under_our_name_is_replaced() -> None:

@@ -28,6 +28,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end }}
 
+{{/* Not empty if a profile gives jobs ComputeDomains. */}}
+{{- define "meshwright.computeDomains" -}}
+{{- range .Values.profiles }}
+{{- if ternary .computeDomain (eq (.preset | default "") "MNNVL") (hasKey . "computeDomain") }}{{ .name }} {{ end }}
+{{- end }}
+{{- end }}
+
 {{/* Rights in every namespace that is served. A test compares them with those that the operator says it needs. */}}
 {{- define "meshwright.jobRules" -}}
 - apiGroups: [meshwright.dev]
@@ -55,6 +62,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
+{{- if include "meshwright.computeDomains" . }}
+# ComputeDomains must outlive the pods that use them, so jobs that have some get a finalizer.
+- apiGroups: [resource.nvidia.com]
+  resources: [computedomains]
+  verbs: [get, list, create, delete]
+- apiGroups: [meshwright.dev]
+  resources: [trainingjobs]
+  verbs: [patch]
+{{- end }}
 {{- if .Values.jobs.networkPolicy.enabled }}
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
 from meshwright.cluster.api import ApiServer, Json
 from meshwright.cluster.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
 from meshwright.cluster.projection import project_pod
-from meshwright.cluster.resources import CONFIGMAPS, NETWORK_POLICIES, PODS, SERVICES, TRAININGJOBS, Resource
+from meshwright.cluster.resources import (
+    CONFIGMAPS,
+    NETWORK_POLICIES,
+    PODS,
+    SERVICES,
+    TRAININGJOBS,
+    Resource,
+)
 from meshwright.jobs import KnownJob
-from meshwright.lifecycle.model import Action, CreatePod, DeleteJob, DeletePod, StorePlan
+from meshwright.lifecycle.model import Action, CreatePod, DeleteJob, DeletePod, ReleaseDomains, StorePlan
+from meshwright.relying import Refused, create_domain, put, release_domains
 from meshwright.rendering.gang import FrozenPlan, PlanMismatch, pod_manifest, service_manifest
 from meshwright_api import names
 
+__all__ = ["Refused", "carry_out", "load_plan", "store_plan"]
+
 logger = logging.getLogger(__name__)
-
-_RELIED_ON = {"NetworkPolicy": NETWORK_POLICIES}
-"""Kinds of the objects of a plan, beside ConfigMaps."""
-
-
-class Refused(Exception):
-    """The API server refuses a pod of the gang: a quota, Pod Security, or another admission plugin says no."""
 
 
 async def carry_out(api: ApiServer, known: KnownJob, actions: Sequence[Action], now: datetime) -> None:
@@ -41,6 +44,8 @@ async def carry_out(api: ApiServer, known: KnownJob, actions: Sequence[Action], 
             await store_plan(api, known)
         elif isinstance(action, DeleteJob):
             await api.delete(TRAININGJOBS, known.metadata.namespace, known.metadata.name, uid=action.uid)
+        elif isinstance(action, ReleaseDomains):
+            await release_domains(api, known)
     await _all(_delete_pod(api, known, action, now) for action in deletes)
     await _all(_create_pod(api, known, action, now) for action in creates)
 
@@ -108,34 +113,15 @@ async def store_plan(api: ApiServer, known: KnownJob) -> None:
     except Invalid as error:
         raise Refused(error.message) from error
     for rendered in frozen.objects:
-        if rendered["kind"] == "ConfigMap":
-            await _create_exactly(api, CONFIGMAPS, namespace, dict(rendered))
-        else:
-            await _put(api, known, _RELIED_ON[rendered["kind"]], rendered)
+        match rendered["kind"]:
+            case "ConfigMap":
+                await _create_exactly(api, CONFIGMAPS, namespace, dict(rendered))
+            case "NetworkPolicy":
+                await put(api, known, NETWORK_POLICIES, rendered)
+            case "ComputeDomain":
+                await create_domain(api, known, rendered)
     known.memory.stored = frozen.sha256
     await _remove_older_plans(api, known, frozen.incarnation)
-
-
-async def _put(api: ApiServer, known: KnownJob, resource: Resource, manifest: Mapping[str, Any]) -> None:
-    """Makes an object be as it is rendered. It is changed in place, since without it pods would be open for a moment.
-
-    Raises:
-        Refused: the server refuses it, or the name is taken by an object of somebody else.
-    """
-    namespace, name = known.metadata.namespace, manifest["metadata"]["name"]
-    try:
-        await api.create(resource, namespace, dict(manifest))
-    except AlreadyExists:
-        there = await api.get(resource, namespace, name)
-        owners = there["metadata"].get("ownerReferences") or ()
-        if not any(owner.get("uid") == known.metadata.uid for owner in owners):
-            raise Refused(
-                f"a {manifest['kind']} named {name} exists that this job does not own; delete it to go on"
-            ) from None
-        if there.get("spec") != manifest["spec"]:
-            await api.replace(resource, namespace, name, {**there, "spec": manifest["spec"]})
-    except (Forbidden, Invalid) as error:
-        raise Refused(error.message) from error
 
 
 async def _remove_older_plans(api: ApiServer, known: KnownJob, incarnation: int) -> None:

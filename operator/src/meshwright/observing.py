@@ -11,6 +11,7 @@ from meshwright.jobs import KnownJob, Memory
 from meshwright.lifecycle.model import Identity, Job, Observation, Pod
 from meshwright.lifecycle.policy import readable_job
 from meshwright.settings import Settings
+from meshwright_api import names
 from meshwright_api.errors import InvalidJob
 from meshwright_api.job import TrainingJob, parse_job
 from meshwright_api.status import TrainingJobStatus
@@ -35,6 +36,7 @@ def read_job(known: KnownJob) -> tuple[Job, TrainingJob | None, TrainingJobStatu
             problem=str(error),
             deleting=meta.deletion_timestamp is not None,
             status_readable=not any(problem.field.startswith("status") for problem in error.problems),
+            holds_domains=names.FINALIZER in meta.finalizers,
         )
         return job, None, error.status
     return readable_job(parsed), parsed, parsed.status

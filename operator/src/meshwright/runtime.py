@@ -169,6 +169,7 @@ class Runtime:
             lease_name=settings.lease_name,
             heartbeats=bool(settings.heartbeat_port),
             isolation=settings.isolate_jobs,
+            domains=any(profile.compute_domain for profile in settings.profiles.all),
         )
         backoff = Backoff(self._delays)
         while rights:

@@ -11,12 +11,15 @@ from meshwright.cluster.permissions import PERMISSIONS, Answers, Permission, Sco
 from tests.controller.cluster.stub_kube import StubKube, status
 
 
-def rights(namespaces: Iterable[str] = (), *, capacity_reader: bool = True) -> tuple[Permission, ...]:
-    return needed(namespaces, capacity_reader=capacity_reader, own_namespace="meshwright", lease_name="operator")
+def rights(
+    namespaces: Iterable[str] = (), *, capacity_reader: bool = True, domains: bool = False
+) -> tuple[Permission, ...]:
+    own, lease = "meshwright", "operator"
+    return needed(namespaces, capacity_reader=capacity_reader, own_namespace=own, lease_name=lease, domains=domains)
 
 
 def test_cluster_wide_every_right_is_asked_once() -> None:
-    asked = rights()
+    asked = rights(domains=True)
     assert len(asked) == len(set(asked))
     assert {right.namespace for right in asked if right.scope is not Scope.OWN} == {""}
     assert {(right.verb, right.resource) for right in asked} == {(right.verb, right.resource) for right in PERMISSIONS}
@@ -69,6 +72,13 @@ def test_without_isolation_network_policies_are_not_touched() -> None:
     assert "networkpolicies" not in {right.resource for right in asked}
     policies = {(r.verb, r.namespace) for r in rights(["a", "b"]) if r.resource == "networkpolicies"}
     assert policies == {(verb, namespace) for verb in ("get", "create", "update") for namespace in ("a", "b")}
+
+
+def test_without_compute_domains_jobs_are_not_patched() -> None:
+    asked = needed((), capacity_reader=True, own_namespace="meshwright", lease_name="operator")
+    assert "computedomains" not in {right.resource for right in asked}
+    patched = {(r.resource, r.subresource) for r in asked if r.verb == "patch"}
+    assert patched == {("trainingjobs", "status"), ("events", "")}
 
 
 @pytest.mark.parametrize("forbidden", ["*", "pods/exec", "pods/log"])

@@ -28,6 +28,8 @@ class Scope(StrEnum):
     """In every namespace that is served: cluster-wide, or namespace by namespace."""
     ISOLATION = "Isolation"
     """The same, where jobs get a NetworkPolicy."""
+    DOMAINS = "Domains"
+    """The same, where a profile gives jobs ComputeDomains."""
     OWN = "Own"
     """In the operator's own namespace."""
 
@@ -70,6 +72,9 @@ PERMISSIONS: Final = (
     *_rights(Scope.JOBS, "", "namespaces", "get"),
     *_rights(Scope.JOBS, "events.k8s.io", "events", "create patch"),
     *_rights(Scope.ISOLATION, "networking.k8s.io", "networkpolicies", "get create update"),
+    *_rights(Scope.DOMAINS, "resource.nvidia.com", "computedomains", "get list create delete"),
+    # For the finalizer of jobs that have some; a status patch cannot set it.
+    *_rights(Scope.DOMAINS, names.GROUP, "trainingjobs", "patch"),
     *_rights(Scope.CLUSTER, "", "nodes", "list watch"),
     *_rights(Scope.CLUSTER, "", "pods", "list watch"),
     *_rights(Scope.CLUSTER, "scheduling.k8s.io", "priorityclasses", "list"),
@@ -89,14 +94,15 @@ def needed(
     lease_name: str,
     heartbeats: bool = True,
     isolation: bool = True,
+    domains: bool = False,
 ) -> tuple[Permission, ...]:
     """The rights that a process with these settings needs, each with its namespace."""
     served = tuple(namespaces) or ("",)
-    in_served = {Scope.JOBS} | ({Scope.ISOLATION} if isolation else set())
+    in_served = {Scope.JOBS: True, Scope.ISOLATION: isolation, Scope.DOMAINS: domains}
     found: list[Permission] = []
     for right in PERMISSIONS:
-        if right.scope in (Scope.JOBS, Scope.ISOLATION):
-            if right.scope in in_served:
+        if right.scope in in_served:
+            if in_served[right.scope]:
                 found += (replace(right, namespace=namespace) for namespace in served)
         elif right.scope is Scope.OWN:
             if heartbeats or right.resource != "secrets":

@@ -46,6 +46,7 @@ PRIORITY_CLASSES: Final = Resource("scheduling.k8s.io", "v1", "priorityclasses",
 RESOURCEQUOTAS: Final = Resource("", "v1", "resourcequotas")
 SECRETS: Final = Resource("", "v1", "secrets")
 NETWORK_POLICIES: Final = Resource("networking.k8s.io", "v1", "networkpolicies")
+COMPUTE_DOMAINS: Final = Resource("resource.nvidia.com", "v1beta1", "computedomains")
 EVENTS: Final = Resource("events.k8s.io", "v1", "events")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases")
 TOKEN_REVIEWS: Final = Resource("authentication.k8s.io", "v1", "tokenreviews", namespaced=False)

@@ -18,6 +18,7 @@ from meshwright.lifecycle.deadlines import next_deadline
 from meshwright.lifecycle.ending import expire, finish, finished, record_successes
 from meshwright.lifecycle.model import Decision, Observation, Policy
 from meshwright.lifecycle.phases import TERMINAL, step
+from meshwright.lifecycle.releasing import release
 from meshwright.lifecycle.starting import launch, run
 from meshwright_api import names
 from meshwright_api.status import Phase
@@ -49,22 +50,28 @@ REFRESH_SECONDS: Final = 30.0
 def decide(o: Observation) -> Decision:
     """What the job needs now."""
     if o.job.deleting:
-        return Decision(why="deleted; the garbage collector removes what it owns")
+        return release(o) or Decision(why="deleted; the garbage collector removes what it owns")
     if not o.job.status_readable:
         return Decision(why=f"the status cannot be read: {o.job.problem}")
     if o.status.phase in TERMINAL:
-        return finished(o)
+        return _or_release(o, finished(o))
     policy = o.job.policy
     if policy is None:
         return _refuse(o)
     drafted = progressing.noted(_accept(o))
     for speak in STEPS:
         if decision := speak(drafted, policy):
-            return _checked(drafted, decision)
+            return _or_release(o, _checked(drafted, decision))
     if decision := progressing.tell(o.status, drafted):
         return decision
     figures = progressing.news(o.status, drafted.status)
     return Decision(wake_after=_next_look(drafted, policy, figures), why="nothing to do")
+
+
+def _or_release(o: Observation, decision: Decision) -> Decision:
+    """What was decided; where that is nothing, what must outlive the pods is given back."""
+    idle = decision.status is None and not decision.actions and not decision.confirm_pods
+    return (release(o) if idle else None) or decision
 
 
 def _next_look(o: Observation, policy: Policy, figures: bool) -> float | None:

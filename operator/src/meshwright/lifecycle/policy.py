@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from meshwright.lifecycle.model import Job, Policy, RoleSize, Rule
+from meshwright_api import names
 from meshwright_api.job import TrainingJob
 from meshwright_api.resolve import Resolved, resolve
 from meshwright_api.spec import Agent
@@ -56,6 +57,7 @@ def readable_job(job: TrainingJob) -> Job:
         resource_version=meta.resource_version,
         policy=policy_of(job),
         deleting=meta.deletion_timestamp is not None,
+        holds_domains=names.FINALIZER in meta.finalizers,
     )
 
 
