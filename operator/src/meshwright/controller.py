@@ -15,9 +15,9 @@ from meshwright.cluster.lease import Leadership
 from meshwright.cluster.resources import TRAININGJOBS
 from meshwright.gang_queue import GangQueue
 from meshwright.jobs import Jobs
+from meshwright.kueue import read_levels
 from meshwright.lifecycle.phases import TERMINAL
 from meshwright.lookups import Lookups
-from meshwright.placement.presets import PRESETS
 from meshwright.placement.topological import TopologySolver
 from meshwright.placement.topology import Topology
 from meshwright.progress import ProgressBoard
@@ -57,8 +57,8 @@ class Reconciler:
         self._work = WorkQueue()
         self._next_look: asyncio.TimerHandle | None = None
         self._look_cost = 0.0
-        solver = TopologySolver(PRESETS[settings.topology] if settings.topology else Topology())
-        queue = GangQueue(pods, nodes, solver)
+        self._solver = TopologySolver(settings.levels or Topology())
+        queue = GangQueue(pods, nodes, self._solver)
         self.board = ProgressBoard()
         self.board.on_report = self._reported
         self._world = Surroundings(api, self._jobs, pods, nodes, queue, Lookups(api), settings, recorder, self.board)
@@ -114,6 +114,7 @@ class Reconciler:
 
     async def _lead(self) -> None:
         """One term: rebuild the reservations, then work."""
+        await self._until_it_works(self._read_topology)
         await self._until_it_works(self._restore)
         settings = self._world.settings
         async with asyncio.TaskGroup() as group:
@@ -136,10 +137,23 @@ class Reconciler:
         for uid in self._jobs.uids():
             self._wake(uid)
 
+    async def _read_topology(self) -> None:
+        """The levels that Kueue has, where they are kept there; they may come, and change, later."""
+        settings = self._world.settings
+        if settings.levels is not None:
+            return
+        found = await read_levels(self._world.api, settings.kueue_topology, settings.topology_bandwidth)
+        if found.problem and found.problem != self._solver.problem:
+            logger.error("gangs are placed without a topology: %s", found.problem)
+        if (found.topology, found.problem) != (self._solver.topology, self._solver.problem):
+            self._solver.topology, self._solver.problem = found.topology, found.problem
+            self._world.queue.reconsider()
+
     async def _resync(self) -> None:
         """Now and then looks at every job again, and finds those whose deletion nobody told of."""
         while True:
             await asyncio.sleep(self._world.settings.resync_seconds)
+            await self._until_it_works(self._read_topology)
             await self._until_it_works(lambda: self._list_jobs(query={"resourceVersion": "0"}))
             for uid in self._jobs.uids():
                 known = self._jobs.get(uid)

@@ -126,6 +126,11 @@ class GangQueue:
         """UIDs of the gangs that wait."""
         return tuple(self._waiting)
 
+    def reconsider(self) -> None:
+        """Places are sought by other rules now."""
+        self._fits_alone = {}
+        self._room()
+
     def clear(self) -> None:
         """Forgets everything: leadership was lost, and others decide now."""
         self._waiting.clear()

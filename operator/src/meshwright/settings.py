@@ -17,7 +17,10 @@ import yaml
 
 from meshwright.logs import LogFormat
 from meshwright.metrics import operator_version
+from meshwright.placement.errors import InvalidTopology
+from meshwright.placement.levels import own_levels, with_bandwidth
 from meshwright.placement.presets import PRESETS
+from meshwright.placement.topology import Topology
 from meshwright.rendering.errors import InvalidProfile
 from meshwright.rendering.fabric.reading import Profiles, profiles_of
 from meshwright.rendering.settings import RenderSettings
@@ -28,6 +31,9 @@ _SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/service
 
 _PEER: Final = frozenset({"namespaceSelector", "podSelector", "ipBlock"})
 _A_PEER: Final = '[{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]'
+KUEUE: Final = "kueue"
+"""The topology that is read from a Kueue `Topology` object."""
+
 _POSITIVE: Final = (
     "api_concurrency",
     "api_timeout_seconds",
@@ -90,11 +96,18 @@ class Settings:
     topology: str = _setting(
         "",
         "labels that say where nodes stand, so that gangs are placed by topology; without it they go by first fit",
-        choices=("", *PRESETS),
+        choices=("", *PRESETS, KUEUE),
+    )
+    topology_levels: tuple[str, ...] = _setting(
+        (), "labels of levels of your own in place of a topology's name, farthest first, as NAME=LABEL,NAME=LABEL,..."
+    )
+    topology_bandwidth: tuple[str, ...] = _setting(
+        (), "what a node has for traffic that leaves its domain of a level, as LEVEL=GB/s,..."
     )
     jobs_pod_security: str = _setting(
         "baseline", "Pod Security level that pods of user templates are made for", choices=("baseline", "restricted")
     )
+    kueue_topology: str = _setting("", "name of the Kueue Topology to read with --topology=kueue, if there are several")
     isolate_jobs: bool = _setting(
         True, "whether a NetworkPolicy for each job keeps all but its own pods from opening connections to its pods"
     )
@@ -118,7 +131,7 @@ class Settings:
         for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise InvalidSettings(f"{name} must be positive, as {_default(name)} is, not {getattr(self, name)}")
-        self.scrapers  # noqa: B018  # Read now, so that a fault in it is found at the start.
+        self.scrapers, self.levels  # noqa: B018  # Read now, so that a fault in them is found at the start.
 
     def rendering_for(self, namespace_labels: Mapping[str, str]) -> RenderSettings:
         """The administrator's part of every pod in a namespace with these labels."""
@@ -135,6 +148,25 @@ class Settings:
     @property
     def scrapers(self) -> tuple[Mapping[str, Any], ...]:
         """The peers of `metrics_scrapers`."""
+    @property
+    def levels(self) -> Topology | None:
+        """The topology's levels, none if gangs go by first fit; None if they are to be read from Kueue.
+
+        Raises:
+            InvalidSettings: they cannot be used.
+        """
+        if self.topology and self.topology_levels:
+            raise InvalidSettings("topology and topology_levels cannot both be given; leave one out")
+        if self.topology == KUEUE:
+            return None
+        try:
+            known = PRESETS[self.topology] if self.topology else Topology()
+            return with_bandwidth(
+                own_levels(self.topology_levels) if self.topology_levels else known, self.topology_bandwidth
+            )
+        except InvalidTopology as error:
+            raise InvalidSettings(f"topology {error}") from error
+
         try:
             peers = json.loads(self.metrics_scrapers or "[]")
         except ValueError as error:

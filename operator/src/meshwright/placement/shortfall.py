@@ -23,21 +23,17 @@ def missing_levels(tree: Tree, gang: GangRequest) -> tuple[str, ...]:
     return tuple(sorted(level for level in asked if tree.level(level) is None))
 
 
-def explain(
-    tree: Tree, gang: GangRequest, grid: Grid | None, snapshot: Snapshot, base: Refused, closed: int
-) -> Refused:
+def explain(tree: Tree, grid: Grid | None, snapshot: Snapshot, base: Refused, closed: int, size: int) -> Refused:
     """The first thing that stands in the way.
 
     Args:
         tree: the topology.
-        gang: the gang.
-        grid: its grid, if it has one.
+        grid: the gang's grid, if it has one.
         snapshot: what is free to it.
         base: what is missing if the topology is left out of account.
         closed: nodes that it may not use since another gang is alone there, or it wants to be.
+        size: pods of the gang.
     """
-    if missing := missing_levels(tree, gang):
-        return Refused(names.REASON_WAITING_FOR_CAPACITY, no_such_levels(tree, missing))
     lacking = "".join(f"; {_nodes(n)} without label {key} left out" for key, n in sorted(tree.unlabelled.items()))
     if closed:
         lacking += f"; {_nodes(closed)} left out, in domains that one job has to itself"
@@ -46,7 +42,7 @@ def explain(
     blocking = _blocking(tree, grid.rooms, grid.layout, grid.layout.required)
     if blocking is not None:
         message = _sentence(tree, grid.rooms, grid.layout, grid.kind, blocking, snapshot)
-    elif grid.layout.balanced and len(grid.members) == gang.size:
+    elif grid.layout.balanced and len(grid.members) == size:
         message = (
             f"there is room for {sum(grid.rooms)} of {grid.layout.pods} pods, but not in equal parts (balanced): no "
             f"choice of domains takes the same number of pods in each, at every level"
@@ -56,14 +52,14 @@ def explain(
     return Refused(names.REASON_WAITING_FOR_CAPACITY if message is not base.message else base.reason, message + lacking)
 
 
-def no_such_levels(tree: Tree, missing: Sequence[str]) -> str:
-    """What to do about levels that the topology does not have."""
+def no_such_levels(tree: Tree, missing: Sequence[str], problem: str = "") -> str:
+    """What to do about levels that the topology does not have; `problem` says why it has none."""
     asked, there = ", ".join(missing), ", ".join(level.name for level in tree.levels[1:])
     if len(tree.levels) == 2:
-        return (
-            f"asks for the topology level {asked}, but the operator was told of no topology, so it knows only {there}; "
-            "an administrator names the nodes' labels with the operator's setting topology"
+        problem = problem or (
+            "the operator was told of no topology; an administrator names the nodes' labels with its setting topology"
         )
+        return f"asks for the topology level {asked}, and the only level is {there}: {problem}"
     return f"the cluster's topology has no level {asked}; use one of {there}"
 
 

@@ -20,10 +20,11 @@ from meshwright.placement.resources import NOTHING
 from meshwright.placement.room import held_axes, units, usable
 from meshwright.placement.search import Found, cheapest, fits
 from meshwright.placement.seating import Seating
-from meshwright.placement.shortfall import explain, missing_levels
+from meshwright.placement.shortfall import explain, missing_levels, no_such_levels
 from meshwright.placement.solver import FirstFit, Kind
 from meshwright.placement.spreading import most_in_one, spread_limits
 from meshwright.placement.topology import Topology, Tree
+from meshwright_api import names
 
 _HOMES = 8
 """Domains that are tried for a gang of unlike pods that must all be in one."""
@@ -41,7 +42,14 @@ class TopologySolver:
     """
 
     def __init__(self, topology: Topology) -> None:
+        """Begins with these levels.
+
+        Attributes:
+            topology: The levels; they may be replaced at any time.
+            problem: Why there are none, if there should be some; for waiting jobs.
+        """
         self.topology = topology
+        self.problem = ""
         self._first_fit = FirstFit()
         self._tree: Tree | None = None
         self._tree_nodes: tuple[NodeCapacity, ...] = ()
@@ -75,7 +83,9 @@ class TopologySolver:
         base = self._first_fit.why_not(gang, opened)
         grid = next(grids(gang, opened, tree), None) if self._by_topology(gang) else None
         closed = sum(opened.free[node.name] is not snapshot.free[node.name] for node in snapshot.nodes)
-        return explain(tree, gang, grid, opened, base, closed)
+        if missing := missing_levels(tree, gang):
+            return Refused(names.REASON_WAITING_FOR_CAPACITY, no_such_levels(tree, missing, self.problem))
+        return explain(tree, grid, opened, base, closed, gang.size)
 
     def _by_topology(self, gang: GangRequest) -> bool:
         return bool(gang.size and gang.layout) and (bool(self.topology.levels) or _demands(gang))
