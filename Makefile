@@ -8,7 +8,7 @@ SEEDS ?= 20
 TYPED := crds/meshwright_api operator/src/meshwright operator/src/meshwright_agent devcluster/src/devcluster trainer-image/src/meshwright_trainer demo examples/pytorch_text examples/own_model
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast lint generate parity bench-trainer mutants chaos constraints clean
+.PHONY: help setup demo test test-fast lint generate parity bench-trainer bench-operator mutants chaos constraints clean
 
 help: ## show this list
 	@echo "Meshwright: large-model training on Kubernetes. Tasks:"
@@ -44,6 +44,9 @@ parity: setup ## every way of training against one process in float64; CELL=...,
 bench-trainer: setup ## step time against torch by hand, state bytes, canonical order, checkpoints; a few minutes
 	OMP_NUM_THREADS=1 $(VENV)/python -m benchmarks.trainer_step_time
 	OMP_NUM_THREADS=1 $(VENV)/python -m benchmarks.trainer_checkpoint
+
+bench-operator: setup ## the operator at scale beside the bare API server and the Job controller; about an hour, on a quiet machine
+	$(VENV)/python -m benchmarks.scale
 
 mutants: setup ## break each guard on purpose and see a test go red
 	$(VENV)/python -m tests.mutants

@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 
-def figure(name: str, value: float, *, goal: float | None = None, better: str = "lower", **context: Any) -> str:
-    """The line of a ratio."""
-    line: dict[str, Any] = {"name": name, "value": round(value, 4), "unit": "ratio"}
+def figure(
+    name: str, value: float, *, unit: str = "ratio", goal: float | None = None, better: str = "lower", **context: Any
+) -> str:
+    """The line of a figure; further facts about it are its context."""
+    line: dict[str, Any] = {"name": name, "value": round(value, 4), "unit": unit}
     if goal is not None:
         line["goal"] = goal
     return json.dumps({**line, "better": better, **context})
