@@ -127,6 +127,23 @@ def test_the_topology_can_be_named_or_left_out(files: Callable[..., str], capsys
     assert "4 nodes without label oci.oraclecloud.com/rdma.hpc_island_id left out" in capsys.readouterr().out
 
 
+def test_levels_of_ones_own_are_those_of_the_operator(
+    files: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = files("n.yaml", *gke_nodes())
+    monkeypatch.setenv("MESHWRIGHT_TOPOLOGY_LEVELS", "row=fabric/spine,rack=cloud.google.com/gce-topology-host")
+    monkeypatch.setenv("MESHWRIGHT_TOPOLOGY_BANDWIDTH", "rack=50")
+    assert main(["topology", "--nodes", nodes, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["topology"]
+    assert [level["name"] for level in found["levels"]] == ["row", "rack", "node"]
+    assert found["levels"][1]["bandwidth"] == 50
+    assert found["guessed"] is False
+    assert main(["topology", "--nodes", nodes, "--topology-levels", "no label!"]) == 1
+    assert "no label!" in capsys.readouterr().err
+    assert main(["topology", "--nodes", nodes, "--topology", "kueue", "--topology-levels", ""]) == 1
+    assert "--topology-levels" in capsys.readouterr().err
+
+
 @pytest.fixture
 def served(stub: StubKube, kubeconfig: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> StubKube:
     """An API server that the commands find, with a running job."""
@@ -175,6 +192,11 @@ def test_who_may_not_see_the_cluster_gets_counts_and_no_names(
 
     assert main(["topology"]) == 1
     assert "--nodes FILE" in capsys.readouterr().err
+
+
+def test_kueues_levels_that_are_not_there(served: StubKube, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topology", "--topology", "kueue"]) == 1
+    assert "no kind Topology of kueue.x-k8s.io" in capsys.readouterr().err
 
 
 def test_a_job_that_is_not_there(served: StubKube, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,22 +8,25 @@ from typing import Any
 
 from kubernetes.aio.config.kube_config import list_kube_config_contexts
 
+from meshwright.cli.levels import Chosen
 from meshwright.cli.sources import Access, CannotRead, Seen
 from meshwright.cluster.api import ApiServer, Json
 from meshwright.cluster.credentials import Credentials
 from meshwright.cluster.errors import Forbidden, NotFound
 from meshwright.cluster.permissions import Permission, Scope, check
 from meshwright.cluster.resources import NODES, PODS, PRIORITY_CLASSES, TRAININGJOBS, Resource
+from meshwright.kueue import read_levels
 from meshwright.picture.inventory import Inventory
+from meshwright.placement.topology import Topology
 
 _NEEDED = tuple(Permission("list", "", plural, "", Scope.CLUSTER) for plural in ("nodes", "pods"))
 
 
-async def look(access: Access, job: str) -> Seen:
+async def look(access: Access, job: str, wanted: Chosen) -> Seen:
     """Everything that placement looks at, as far as it may be seen, and perhaps one job.
 
     Raises:
-        CannotRead: there is no such job.
+        CannotRead: there is no such job, or Kueue's levels cannot be read.
         ClusterError: the cluster cannot be reached or refuses.
     """
     async with _api(access) as api:
@@ -34,12 +37,13 @@ async def look(access: Access, job: str) -> Seen:
             raise answers.error
         if answers.denied:
             lacks = " and ".join(map(str, answers.denied))
-            return Seen(None, lacks, found, namespace, {})
+            return Seen(None, namespace, found, lacks=lacks)
         nodes, pods = await _all(api, NODES), await _all(api, PODS)
         jobs = await _if_allowed(api, TRAININGJOBS) or ([found] if found else [])
         classes = await _if_allowed(api, PRIORITY_CLASSES)
         priorities = {each["metadata"]["name"]: int(each.get("value") or 0) for each in classes}
-        return Seen(Inventory.of(nodes, pods, jobs), "", found, namespace, priorities)
+        kueue = await _kueue(api, wanted) if wanted.from_kueue else None
+        return Seen(Inventory.of(nodes, pods, jobs), namespace, found, priorities, kueue)
 
 
 @asynccontextmanager
@@ -67,6 +71,13 @@ async def _if_allowed(api: ApiServer, resource: Resource) -> list[Json]:
         return await _all(api, resource)
     except (Forbidden, NotFound):
         return []
+
+
+async def _kueue(api: ApiServer, wanted: Chosen) -> Topology:
+    found = await read_levels(api, wanted.kueue, wanted.bandwidth)
+    if found.problem:
+        raise CannotRead(found.problem)
+    return found.topology
 
 
 def _namespace_of(access: Access) -> str:

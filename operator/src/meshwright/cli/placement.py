@@ -8,9 +8,9 @@ import sys
 from typing import Any, Final, TextIO
 
 from meshwright import settings
+from meshwright.cli import levels
 from meshwright.cli.sources import Access, CannotRead, Seen, documents, inventory_of, see
 from meshwright.picture.document import document
-from meshwright.picture.guessing import guess
 from meshwright.picture.inventory import Inventory
 from meshwright.picture.job_file import NoJob, job_of
 from meshwright.picture.model import Picture
@@ -19,14 +19,10 @@ from meshwright.picture.status_text import status_document, status_text
 from meshwright.picture.svg import svg
 from meshwright.picture.text import job_text, topology_text
 from meshwright.placement.errors import PlacementError
-from meshwright.placement.presets import PRESETS
-from meshwright.placement.topology import Topology
 from meshwright_api.errors import InvalidJob
 from meshwright_api.job import TrainingJob, parse_job
 
 COMMANDS: Final = ("topology", "plan", "explain")
-NODES_ONLY: Final = "none"
-"""The topology without any level above the nodes."""
 
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
@@ -50,12 +46,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
 def _add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", default="", metavar="FILE", help="read nodes, pods and jobs from this file, written "
                         "by `kubectl get nodes,pods,trainingjobs -A -o json`, and not from a cluster")  # fmt: skip
-    parser.add_argument(
-        "--topology",
-        default=os.environ.get(f"{settings.ENV_PREFIX}TOPOLOGY", ""),
-        choices=("", *PRESETS, NODES_ONLY),
-        help="labels that say where nodes stand, as the operator has them; by default the ones that most nodes have",
-    )
+    levels.add_flags(parser)
     parser.add_argument("--kubeconfig", default="", help="as for kubectl")
     parser.add_argument("--context", default="", help="as for kubectl")
     parser.add_argument("-n", "--namespace", default="", help="namespace of the job")
@@ -87,7 +78,7 @@ def _run(arguments: argparse.Namespace, err: TextIO) -> str:
         )
     if named:
         job = _runnable(seen.job) if seen.job else _found(seen.inventory, named, seen.namespace)
-    siting = _siting(arguments.topology, seen)
+    siting = _siting(arguments, seen)
     return _written(arguments, siting.job(job) if job else siting.cluster())
 
 
@@ -101,10 +92,13 @@ def _written(arguments: argparse.Namespace, picture: Picture) -> str:
 
 
 def _seen(arguments: argparse.Namespace, job: str) -> Seen:
-    if arguments.nodes:
-        return Seen(inventory_of(arguments.nodes), "", None, arguments.namespace or "default", {})
-    kubeconfig = arguments.kubeconfig or settings.default_kubeconfig(os.environ)
-    return see(Access(kubeconfig, arguments.context, arguments.namespace), job)
+    wanted = levels.chosen(arguments)
+    if not arguments.nodes:
+        kubeconfig = arguments.kubeconfig or settings.default_kubeconfig(os.environ)
+        return see(Access(kubeconfig, arguments.context, arguments.namespace), job, wanted)
+    if wanted.from_kueue:
+        raise CannotRead("Kueue's levels are in the cluster, not in a file; give them with --topology-levels")
+    return Seen(inventory_of(arguments.nodes), arguments.namespace or "default")
 
 
 def _found(inventory: Inventory, name: str, namespace: str) -> TrainingJob:
@@ -138,9 +132,8 @@ def _planned(file: str, namespace: str, err: TextIO) -> TrainingJob:
     return job
 
 
-def _siting(named: str, seen: Seen) -> Siting:
+def _siting(arguments: argparse.Namespace, seen: Seen) -> Siting:
     assert seen.inventory is not None
-    nodes = seen.inventory.nodes
-    name = named or guess(nodes) or NODES_ONLY
-    topology = Topology() if name == NODES_ONLY else PRESETS[name]
-    return Siting(seen.inventory, topology, name, guessed=not named, priorities=seen.priorities)
+    wanted = levels.chosen(arguments)
+    name, topology, guessed = levels.topology_of(wanted, seen.inventory.nodes, seen.kueue)
+    return Siting(seen.inventory, topology, name, guessed=guessed, priorities=seen.priorities)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from meshwright.cli.levels import Chosen
 from meshwright.picture.inventory import Inventory
+from meshwright.placement.topology import Topology
 
 
 class CannotRead(Exception):
@@ -33,13 +36,16 @@ class Seen:
 
     inventory: Inventory | None
     """None if nodes or the pods of all namespaces may not be listed."""
-    lacks: str
-    """The rights that are missing for it."""
-    job: dict[str, Any] | None
-    """The job that was asked for, as the API server has it."""
     namespace: str
-    priorities: dict[str, int]
+    """Of the job."""
+    job: dict[str, Any] | None = None
+    """The job that was asked for, as the API server has it."""
+    priorities: Mapping[str, int] = field(default_factory=dict)
     """Values of PriorityClasses, as far as they may be read."""
+    kueue: Topology | None = None
+    """Kueue's levels, if they were to be read."""
+    lacks: str = ""
+    """The rights that are missing for an inventory."""
 
 
 def documents(file: str) -> list[object]:
@@ -77,7 +83,7 @@ def inventory_of(file: str) -> Inventory:
     return found
 
 
-def see(access: Access, job: str = "") -> Seen:
+def see(access: Access, job: str, wanted: Chosen) -> Seen:
     """What the cluster shows to this person: everything that placement looks at, and perhaps one job.
 
     Raises:
@@ -88,6 +94,6 @@ def see(access: Access, job: str = "") -> Seen:
     from meshwright.cluster.errors import ClusterError
 
     try:
-        return asyncio.run(look(access, job))
+        return asyncio.run(look(access, job, wanted))
     except ClusterError as error:
         raise CannotRead(f"cannot read from the cluster: {error}") from error
