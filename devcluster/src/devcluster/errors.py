@@ -4,6 +4,7 @@
 
     DevClusterError
     ├── ToolchainError         the programs cannot be had; the message says what to do
+    ├── ImageError             an image cannot be built; the message says what to do
     ├── StartError             a program of the cluster ended or did not become ready
     ├── NotRunningError        there is no cluster in that directory
     ├── AlreadyRunningError    there is one already
@@ -23,6 +24,10 @@ class DevClusterError(Exception):
 
 class ToolchainError(DevClusterError):
     """The cluster's programs can be neither found nor built."""
+
+
+class ImageError(DevClusterError):
+    """An image of the operator or the trainer cannot be built."""
 
 
 class StartError(DevClusterError):
