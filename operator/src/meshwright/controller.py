@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
 from typing import Any, Final
 
 from meshwright.cluster.api import ApiServer
@@ -58,7 +59,7 @@ class Reconciler:
         self._next_look: asyncio.TimerHandle | None = None
         self._look_cost = 0.0
         self._solver = TopologySolver(settings.levels or Topology())
-        queue = GangQueue(pods, nodes, self._solver)
+        queue = GangQueue(pods, nodes, self._solver, timedelta(seconds=settings.passing_seconds))
         self.board = ProgressBoard()
         self.board.on_report = self._reported
         self._world = Surroundings(api, self._jobs, pods, nodes, queue, Lookups(api), settings, recorder, self.board)

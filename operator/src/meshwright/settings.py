@@ -91,6 +91,9 @@ class Settings:
     workers: int = _setting(16, "jobs worked on at once")
     resync_seconds: float = _setting(60.0, "how often all jobs are listed and looked at again")
     progress_seconds: float = _setting(30.0, "least time between two status writes that only refresh counts")
+    passing_seconds: float = _setting(
+        3600.0, "for how long after its job was made a waiting gang may be passed by gangs behind it in the queue"
+    )
     node_lost_seconds: float = _setting(10.0, "for how long a node must be not ready to be called lost")
 
     topology: str = _setting(
@@ -104,10 +107,10 @@ class Settings:
     topology_bandwidth: tuple[str, ...] = _setting(
         (), "what a node has for traffic that leaves its domain of a level, as LEVEL=GB/s,..."
     )
+    kueue_topology: str = _setting("", "name of the Kueue Topology to read with --topology=kueue, if there are several")
     jobs_pod_security: str = _setting(
         "baseline", "Pod Security level that pods of user templates are made for", choices=("baseline", "restricted")
     )
-    kueue_topology: str = _setting("", "name of the Kueue Topology to read with --topology=kueue, if there are several")
     isolate_jobs: bool = _setting(
         True, "whether a NetworkPolicy for each job keeps all but its own pods from opening connections to its pods"
     )
@@ -146,9 +149,6 @@ class Settings:
         )
 
     @property
-    def scrapers(self) -> tuple[Mapping[str, Any], ...]:
-        """The peers of `metrics_scrapers`."""
-    @property
     def levels(self) -> Topology | None:
         """The topology's levels, none if gangs go by first fit; None if they are to be read from Kueue.
 
@@ -167,6 +167,9 @@ class Settings:
         except InvalidTopology as error:
             raise InvalidSettings(f"topology {error}") from error
 
+    @property
+    def scrapers(self) -> tuple[Mapping[str, Any], ...]:
+        """The peers of `metrics_scrapers`."""
         try:
             peers = json.loads(self.metrics_scrapers or "[]")
         except ValueError as error:
