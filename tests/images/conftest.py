@@ -1,0 +1,33 @@
+"""The images, built by buildah; where they cannot be, these tests are skipped and say why."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from devcluster.images import Images, obstacle
+from tests.images.sandbox import Image, configuration
+
+
+@pytest.fixture(scope="session")
+def images() -> Images:
+    why_not = obstacle() or ("" if shutil.which("runc") else "there is no runc here; on Debian: apt-get install runc")
+    if why_not:
+        pytest.skip(why_not)
+    return Images()
+
+
+@pytest.fixture(scope="module")
+def operator_image(images: Images) -> Iterator[Image]:
+    archive = images.build_operator()
+    with images.files(archive) as root:
+        yield Image(archive, configuration(archive), root, images.operator_reference)
+
+
+@pytest.fixture(scope="module")
+def trainer_image(images: Images) -> Iterator[Image]:
+    archive = images.build_trainer()
+    with images.files(archive) as root:
+        yield Image(archive, configuration(archive), root, images.trainer_reference)
