@@ -62,6 +62,8 @@ def test_nonsense_is_refused_by_name(levels: list[str], bandwidth: list[str], sa
 def test_kueue_names_labels_only() -> None:
     spec = {"levels": [{"nodeLabel": "cloud.provider.com/topology-block"}, {"nodeLabel": HOSTNAME}]}
     assert [level.name for level in kueue_levels({"spec": spec}).levels] == ["topology-block", "node"]
-    for broken in ({}, {"spec": {}}, {"spec": {"levels": []}}, {"spec": {"levels": [{"nodeLabel": ""}]}}):
+    for levels in ([], [{}], [{"nodeLabel": ""}], ["leaf"]):
         with pytest.raises(InvalidTopology):
-            kueue_levels(broken)
+            kueue_levels({"spec": {"levels": levels}})
+    with pytest.raises(InvalidTopology):
+        kueue_levels({})
