@@ -8,7 +8,7 @@ SEEDS ?= 20
 TYPED := crds/meshwright_api operator/src/meshwright operator/src/meshwright_agent devcluster/src/devcluster trainer-image/src/meshwright_trainer demo examples/pytorch_text examples/own_model
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast lint generate parity bench-trainer bench-operator mutants chaos constraints clean
+.PHONY: help setup demo test test-system container-nodes test-fast lint generate parity bench-trainer bench-operator mutants chaos constraints clean
 
 help: ## show this list
 	@echo "Meshwright: large-model training on Kubernetes. Tasks:"
@@ -20,8 +20,14 @@ setup: ## make the checkout ready: .venv, and a Kubernetes built once into the u
 demo: setup ## train on a real control plane here, kill a worker, see it go on; KEEP=1 leaves it up, VERIFY=1 compares bits
 	@KEEP=$(KEEP) VERIFY=$(VERIFY) EXAMPLE=$(EXAMPLE) $(VENV)/python -m demo
 
-test: setup ## all tests
+test: setup container-nodes ## all tests; as root, those on real kubelets too (CONTAINER_NODES=no leaves them out)
 	$(VENV)/python -m pytest --durations=15
+
+test-system: setup container-nodes ## the tests on real kubelets alone
+	$(VENV)/python -m pytest -m kubelets --durations=15
+
+container-nodes: setup ## as root: Debian packages, programs and images of the real kubelets that tests run on
+	@CONTAINER_NODES=$(CONTAINER_NODES) $(VENV)/python -m devcluster.containers.prepare
 
 test-fast: setup ## the tests to run while you work
 	$(VENV)/python -m pytest -m "not slow and not cluster" --durations=5

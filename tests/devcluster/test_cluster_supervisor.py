@@ -37,7 +37,7 @@ time.sleep(600)
 """
 KEEPER = """
 import os, subprocess, sys, time
-subprocess.Popen([sys.executable, "-P", "-m", "devcluster.supervisor", sys.argv[1], str(os.getpid())])
+subprocess.Popen([sys.executable, "-P", "-m", "devcluster.supervisor", sys.argv[1], str(os.getpid()), *sys.argv[2:]])
 time.sleep(600)
 """
 
@@ -59,9 +59,9 @@ def alive(pid: int) -> bool:
 class Keeper:
     """A process that starts a supervisor, as a cluster's user does, and can be killed."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *options: str) -> None:
         self.directory = directory
-        self.process = subprocess.Popen([sys.executable, "-c", KEEPER, str(directory)])
+        self.process = subprocess.Popen([sys.executable, "-c", KEEPER, str(directory), *options])
         self.client = Client(directory)
         eventually(self.serves)
         self.supervisor: int = self.client.call("status")["pid"]
@@ -126,6 +126,19 @@ def test_children_of_a_killed_program_are_killed_at_once_and_others_go_on(keeper
     eventually(lambda: not alive(parent) and not alive(child))
     assert alive(other)
     assert keeper.client.call("status")["programs"]["parent"]["returncode"] == -signal.SIGKILL
+
+
+def test_where_orphans_are_kept_they_outlive_their_program_but_not_the_supervisor(tmp_path: Path) -> None:
+    keeper = Keeper(tmp_path, "--keep-orphans")
+    parent, child = keeper.spawn_with_child("parent")
+
+    keeper.client.call("signal", name="parent", number=signal.SIGKILL)
+
+    eventually(lambda: keeper.client.returncode("parent") == -signal.SIGKILL)
+    assert not alive(parent)
+    assert alive(child), "as containers outlive the program that started them"
+    keeper.end()
+    eventually(lambda: not alive(child))
 
 
 def test_detached_it_outlives_its_parent_until_told_to_end(keeper: Keeper) -> None:

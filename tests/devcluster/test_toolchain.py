@@ -33,7 +33,7 @@ build*)
   for word; do case "$word" in */) out="$word" ;; esac; done
   eval "$FAKE_GO_BUILD"
   echo a >&2; echo b >&2; echo c >&2
-  touch "$out/kube" "$out/helm" ;;
+  case "$PWD" in */dns) touch "$out/dns" ;; *) touch "$out/kube" "$out/helm" "$out/node" "$out/pause" ;; esac ;;
 esac
 """
 # An interpreter whose `pip install --target FOLDER` unpacks that Go, of a good version.
@@ -92,7 +92,7 @@ def test_a_build_reports_its_progress_and_yields_all_programs(world: World) -> N
     folder = world.build()
 
     assert folder.parent == world.cache
-    assert sorted(path.name for path in folder.iterdir()) == sorted(toolchain._FILES.values())
+    assert set(toolchain._FILES.values()) <= {path.name for path in folder.iterdir()}
     assert os.readlink(folder / "etcd") == "kube"
     compiled = [(report.done, report.total) for report in world.reports if report.step == "compile"]
     assert compiled == [(0, 3), (1, 3), (2, 3), (3, 3)]
@@ -109,6 +109,28 @@ def test_what_was_built_is_not_built_again_until_the_module_changes(world: World
     assert world.build() != first
     assert world.calls("build") == 2
     assert first.exists()
+
+
+def test_what_container_nodes_need_is_built_apart_and_out_of_two_modules(world: World) -> None:
+    for folder in ("node", "pause", "dns"):
+        (world.module / folder).mkdir()
+        (world.module / folder / "main.go").write_text("package main\n")
+    for file, text in (("go.mod", GO_MOD), ("go.sum", GO_SUM)):
+        (world.module / "dns" / file).write_text(text)
+    plane, before = world.build(), gobuild.folder(gobuild.CONTAINER_NODE)
+
+    built = gobuild.build(world.reports.append, gobuild.CONTAINER_NODE)
+
+    assert built == before
+    assert {name: os.readlink(built / name) for name in ("kubelet", "kube-proxy", "coredns")} == {
+        "kubelet": "node",
+        "kube-proxy": "node",
+        "coredns": "dns",
+    }
+    assert all((built / name).exists() for name in ("kubelet", "kube-proxy", "coredns", "pause"))
+    (world.module / "dns" / "main.go").write_text("package main // changed\n")
+    assert gobuild.folder(gobuild.CONTAINER_NODE) != before
+    assert gobuild.folder() == plane, "the control plane is not built again for that"
 
 
 def test_a_newer_go_does_not_make_it_build_again(world: World) -> None:

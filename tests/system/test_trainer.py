@@ -6,24 +6,18 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from devcluster.cluster import Cluster
-from meshwright_trainer.checkpoint.digest import digest
-from meshwright_trainer.checkpoint.reader import Checkpoint
 from tests.system.operators import Operator
 from tests.system.stage import Json, Stage, eventually
+from tests.system.training import PATIENCE, a_section, sha256, undisturbed, write_texts
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-PATIENCE = 240.0
 STEPS = 30
 SEED = random.SystemRandom().randrange(1 << 30)
 
@@ -101,52 +95,14 @@ class Run:
 
     def sha256(self) -> str:
         """Hash of the final weights and optimizer state."""
-        checkpoint = Checkpoint.open(str(self.folder / "checkpoints"))
-        assert checkpoint.manifest.step == STEPS
-        return digest(checkpoint)
-
-
-def a_section(**changes: Any) -> Json:
-    """A job that takes some seconds; dropout and clipping are on, and an epoch ends on the way."""
-    return {
-        "seed": 7,
-        "model": {"name": "gpt3", "preset": "tiny", "layers": 2, "dropout": 0.1},
-        "data": {"source": "/shared/text"},
-        "batch": {"global": 16, "micro": 4, "sequenceLength": 96},
-        "steps": STEPS,
-        "optimizer": {"learningRate": 2e-3, "maxGradNorm": 0.5, "weightDecay": 0.1},
-        "checkpoint": {"path": "/shared/checkpoints", "everySteps": 4, "keep": 2},
-        "logging": {"everySteps": 1},
-        **changes,
-    }
+        return sha256(self.folder / "checkpoints", STEPS)
 
 
 @pytest.fixture
 def texts(tmp_path: Path) -> Path:
-    """Documents that a run of these sizes reads more than once."""
-    folder = tmp_path / "shared" / "text"
-    folder.mkdir(parents=True)
-    words = ["rank", "shard", "mesh", "stage", "ring", "tensor", "data", "gang", "node", "switch", "rail"]
-    draw = random.Random(0)
-    for number in range(24):
-        (folder / f"{number}.txt").write_text(" ".join(draw.choices(words, k=120)))
-    return folder.parent
-
-
-def undisturbed(shared: Path, section: Json, processes: int) -> str:
-    """Hash of the final state of the same job without Kubernetes and without faults."""
-    own = {**section, "data": {"source": str(shared / "text")}}
-    own["checkpoint"] = {**section["checkpoint"], "path": str(shared.parent / "undisturbed")}
-    job = shared.parent / "job.yaml"
-    job.write_text(yaml.safe_dump(own))
-    subprocess.run(
-        [sys.executable, "-m", "meshwright_trainer", "train", str(job), "--processes", str(processes)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=True,
-        capture_output=True,
-        timeout=PATIENCE,
-    )
-    return digest(Checkpoint.open(str(shared.parent / "undisturbed")))
+    """The folder that pods share, with texts in it."""
+    write_texts(tmp_path / "shared" / "text")
+    return tmp_path / "shared"
 
 
 def test_a_job_killed_three_times_ends_with_the_bits_of_one_that_was_not(stage: Stage, texts: Path) -> None:

@@ -6,8 +6,10 @@ They never skip: without the programs a test that asks for a cluster fails and s
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,12 @@ from devcluster.cluster import Cluster
 from devcluster.containers import requirements
 from devcluster.containers.images import node_images
 from devcluster.containers.node import ContainerNodeSettings
-from devcluster.errors import DevClusterError
+from devcluster.errors import DevClusterError, ImageError
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests on real kubelets come last, so that these do not idle beside the others."""
+    items.sort(key=lambda item: item.get_closest_marker("kubelets") is not None)
 
 
 @pytest.fixture(scope="session")
@@ -35,11 +42,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def container_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A control plane of its own with two container nodes of 4 GPUs (in name), shared by the whole session."""
-    if problem := requirements.why_not():
+    problem, images = requirements.why_not(), Path()
+    if not problem:
+        try:
+            images = node_images()
+        except ImageError as error:  # a disk that is too small, an index out of reach
+            problem = str(error)
+    if problem and os.environ.get(requirements.WISH) == "required":
+        pytest.fail(problem, pytrace=False)
+    if problem:
         pytest.skip(problem)
     folder = tmp_path_factory.mktemp("container-cluster")
     with Cluster.start(folder, private_network=True, node_monitor_grace_seconds=16) as started:
-        started.container_nodes.start(2, ContainerNodeSettings(images=node_images(), gpus=4))
+        started.container_nodes.start(2, ContainerNodeSettings(images=images, gpus=4))
         yield started
 
 

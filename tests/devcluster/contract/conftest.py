@@ -18,8 +18,8 @@ from devcluster.images.build import Images
 from devcluster.node.testing import Client, Pods, node_program
 
 _LOST = "fake.devcluster/lost"
-_ROOT_ONLY = ["process-in-user-namespaces", "container"]
-KINDS = ["process", *_ROOT_ONLY] if os.geteuid() == 0 else ["process"]
+_ROOT_ONLY = ["process-in-user-namespaces"] if os.geteuid() == 0 else []
+KINDS = ["process", *_ROOT_ONLY, pytest.param("container", marks=pytest.mark.kubelets)]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from devcluster import supervisor
 from devcluster.containers import cgroups, configuration, network
@@ -118,6 +119,16 @@ class ContainerNode:
     def ctr(self, *command: str) -> str:
         """containerd's own client, among the images and containers of pods."""
         return self.run("ctr", f"--address={self.folder}/containerd.sock", "--namespace=k8s.io", *command)
+
+    def path(self, inside: Path) -> Path:
+        """Where this machine finds a file that is mounted on the node alone."""
+        return Path(f"/proc/{self._init_pid()}/root{inside}")
+
+    def pod_log(self, pod: Mapping[str, Any], container: str = "trainer") -> str:
+        """What a container wrote, as it lies on the node, whether or not the API server reaches it."""
+        meta = pod["metadata"]
+        folder = self.folder / "pod-logs" / f"{meta['namespace']}_{meta['name']}_{meta['uid']}" / container
+        return "".join(file.read_text(errors="replace") for file in sorted(folder.glob("*.log")))
 
     def log(self, program: str) -> Path:
         """The log of one of its programs."""

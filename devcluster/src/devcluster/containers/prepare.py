@@ -1,12 +1,15 @@
 """`python -m devcluster.containers.prepare`: makes this machine able to run container nodes, as root.
 
 It installs Debian's packages that are missing and builds programs and images into the user's cache, which takes some
-minutes once. Where it cannot, it says why; only with `--required` that is an error.
+minutes once. What it does by the environment's CONTAINER_NODES:
+
+* unset: where container nodes cannot be had, it says why, and tests that need them are skipped with that reason;
+* `no`: it leaves them out;
+* `required`: where they cannot be had, it fails.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import subprocess
@@ -15,12 +18,9 @@ from collections.abc import Sequence
 
 from devcluster import gobuild
 from devcluster.containers.images import node_images
-from devcluster.containers.requirements import missing_packages, why_not
+from devcluster.containers.requirements import WISH, missing_packages, why_not
 from devcluster.errors import DevClusterError
 from devcluster.toolchain import Display
-
-REFUSE = "CONTAINER_NODES"
-"""Environment: `no` leaves container nodes out."""
 
 
 def install_packages(packages: Sequence[str]) -> str:
@@ -42,9 +42,7 @@ def prepare() -> str:
     Raises:
         DevClusterError: A program could not be built.
     """
-    if os.environ.get(REFUSE) == "no":
-        return f"{REFUSE}=no"
-    if sys.platform.startswith("linux") and os.geteuid() == 0:
+    if os.environ.get(WISH) != "no" and sys.platform.startswith("linux") and os.geteuid() == 0:
         if (missing := missing_packages()) and (problem := install_packages(missing)):
             return problem
         gobuild.build(Display(), gobuild.CONTAINER_NODE)
@@ -52,18 +50,15 @@ def prepare() -> str:
     return why_not()
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main() -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m devcluster.containers.prepare", description=__doc__)
-    parser.add_argument("--required", action="store_true", help="fail where container nodes cannot run")
-    given = parser.parse_args(argv)
     try:
         problem = prepare()
     except DevClusterError as error:
         problem = str(error)
     if problem:
         print(f"container nodes: left out: {problem}", file=sys.stderr)
-    return int(bool(problem) and given.required)
+    return int(bool(problem) and os.environ.get(WISH) == "required")
 
 
 if __name__ == "__main__":

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from devcluster import gobuild
+from devcluster.containers import cgroups
 
+WISH = "CONTAINER_NODES"
+"""Environment: `no` leaves container nodes out; see `prepare`."""
 PACKAGES = {
     "containerd": "containerd",
     "runc": "runc",
@@ -58,14 +62,48 @@ def missing_packages() -> tuple[str, ...]:
 
 def why_not() -> str:
     """Why container nodes cannot run here, in a few words; empty if they can."""
+    if os.environ.get(WISH) == "no":
+        return f"{WISH}=no"
     if not sys.platform.startswith("linux"):
         return "container nodes need Linux"
     if os.geteuid() != 0:
         return "container nodes need root"
     if missing := missing_packages():
         return f"container nodes need the packages {' '.join(missing)}: `make container-nodes` installs them on Debian"
+    if problem := _namespaces() or _cgroups():
+        return problem
     if not gobuild.folder(gobuild.CONTAINER_NODE).exists():
         return "the programs of container nodes are not built yet: `make container-nodes` does it, once, some minutes"
+    return ""
+
+
+def _namespaces() -> str:
+    argv = [
+        "unshare",
+        "--net",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--mount-proc",
+        "ip",
+        "link",
+        "add",
+        "probe",
+        "type",
+        "bridge",
+    ]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return f"container nodes need namespaces of their own: {done.stderr.strip()}" if done.returncode else ""
+
+
+def _cgroups() -> str:
+    group = f"{cgroups.PREFIX}{os.getpid()}-probe"
+    try:
+        cgroups.create(group)
+    except OSError as error:
+        return f"container nodes need control groups of their own: {error}"
+    finally:
+        cgroups.remove([group])
     return ""
 
 
