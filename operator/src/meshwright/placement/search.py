@@ -123,7 +123,9 @@ def _tries(
     pods = layout.pods
     ways = orders(layout, held_axes(tree, constraints), limit=min(budget, 12))
     # Blocks may also be ignored, to fill the largest domain to its brim: with one pod left over that can be cheapest.
-    ways += [Order(way.pods, tuple(b for b in way.blocks if b in (pods, 1, *sizes))) for way in ways]
+    # Along one axis alone they mean nothing, so there it comes first.
+    brim = [Order(way.pods, tuple(b for b in way.blocks if b in (pods, 1, *sizes))) for way in ways]
+    ways = [*ways, *brim] if sum(axis.size > 1 for axis in layout.axes) > 1 else [*brim, *ways]
     found: list[_Try] = []
     seen: set[tuple[int, ...]] = set()
     for level, domain in _homes(tree, capacity, pods):

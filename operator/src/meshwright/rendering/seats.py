@@ -11,7 +11,7 @@ from meshwright.placement.topological import lost_wishes
 from meshwright_api.launch_plan import Group, RolePlan
 from meshwright_api.traffic import LevelUse
 
-MOST_BYTES: Final = 24 * 1024
+MOST_BYTES: Final = 48 * 1024
 """What all groups of a plan may take; the plan is mounted in every pod."""
 _FRAME: Final = len('{"domain":"","level":"","ranks":""},')
 
