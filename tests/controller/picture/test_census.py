@@ -122,6 +122,16 @@ def test_what_crosses_a_level_is_told_where_the_mesh_is_known() -> None:
     assert [c.bytes for c in own_image.crossing] == [None, None, None]
 
 
+def test_nothing_is_said_of_crossing_while_a_pod_stands_nowhere() -> None:
+    lost = a_node("n7")
+    del lost["metadata"]["labels"]["fabric/leaf"]
+    pods = [a_gang_pod(0, "n0"), a_gang_pod(1, "n7")]
+    job = Siting(two_by_two_by_two(*pods, n7=lost), TOPOLOGY, "t").job(parsed(a_mesh_job(2))).job
+    assert job is not None
+    assert job.state is State.RUNS
+    assert [(c.domains, c.bytes) for c in job.crossing] == [(1, None), (1, None), (1, None)]
+
+
 def test_why_a_job_waits_is_counted_level_by_level() -> None:
     inventory = two_by_two_by_two(*(a_pod(f"p{i}", f"n{i}", 8) for i in (0, 2, 3, 5)))
     job = Siting(inventory, TOPOLOGY, "t").job(parsed(a_job(5))).job

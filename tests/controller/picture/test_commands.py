@@ -159,7 +159,9 @@ def served(stub: StubKube, kubeconfig: Callable[..., str], monkeypatch: pytest.M
         "message": "2 nodes are missing",
     }
     condition = scheduled | {"lastTransitionTime": "2026-01-01T00:00:00Z"}
-    stub.put("trainingjobs", job | {"status": {"phase": "Pending", "conditions": [condition]}})
+    placement = {"levels": [{"level": "leaf", "domains": 3, "crossingBytes": 2_000_000_000, "firstFitBytes": 7_000}]}
+    status_ = {"phase": "Pending", "conditions": [condition], "placement": placement}
+    stub.put("trainingjobs", job | {"status": status_})
     return stub
 
 
@@ -181,6 +183,7 @@ def test_who_may_not_see_the_cluster_gets_counts_and_no_names(
     out = capsys.readouterr().out
     assert "team/gpt: Pending" in out
     assert "WaitingForCapacity: 2 nodes are missing" in out
+    assert "leaf         3      2 GB            7 kB" in out
     assert f"list {right[1]} cluster-wide" in out
     assert "n2" not in out.replace("team", "")
     assert not [seen for seen in served.seen if seen.path == f"/api/v1/{right[1]}"], "nobody asks for what is denied"
@@ -188,6 +191,7 @@ def test_who_may_not_see_the_cluster_gets_counts_and_no_names(
     assert main(["explain", "gpt", "-n", "team", "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["job"]["operatorMessage"] == "WaitingForCapacity: 2 nodes are missing"
+    assert found["job"]["crossing"][0]["bytesPerStep"] == 2_000_000_000
     assert (found["tree"], found["topology"]) == (None, None)
 
     assert main(["topology"]) == 1

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from meshwright.picture.model import Crossing, LevelRoom
 from meshwright.placement.cost import Cost
-from meshwright.placement.layout import Layout, compact
+from meshwright.placement.grid import grid_kind
+from meshwright.placement.layout import compact
 from meshwright.placement.model import GangRequest, Member, Snapshot
 from meshwright.placement.room import units, usable
-from meshwright.placement.solver import FirstFit, Kind, kinds_of
+from meshwright.placement.solver import FirstFit, kinds_of
 from meshwright.placement.topology import Tree
 
 
@@ -19,7 +20,7 @@ def rooms(tree: Tree, request: GangRequest, snapshot: Snapshot) -> tuple[LevelRo
     kinds = kinds_of(request, snapshot)
     if not kinds or not tree.nodes:
         return ()
-    kind = _grid(request.layout, kinds) or max(kinds, key=lambda k: len(k.members))
+    kind = grid_kind(request, snapshot) or max(kinds, key=lambda k: len(k.members))
     pods = len(kind.members)
     layout = request.layout if request.layout and request.layout.pods == pods else compact(pods)
     required = [c for c in layout.constraints if c.required and tree.level(c.level) is not None]
@@ -59,13 +60,8 @@ def _bytes(
     tree: Tree, request: GangRequest, snapshot: Snapshot, places: Mapping[Member, str], position: Mapping[str, int]
 ) -> Mapping[str, float]:
     """Bytes of a step by level; empty where nothing is known of who talks to whom, or a pod stands nowhere."""
-    kind = _grid(request.layout, kinds_of(request, snapshot))
+    kind = grid_kind(request, snapshot)
     if request.layout is None or kind is None or request.layout.axes == compact(request.layout.pods).axes:
         return {}
     nodes = [position.get(places.get(member, ""), -1) for member in kind.members]
     return {} if -1 in nodes else Cost.of(tree, request.layout).crossing(nodes)
-
-
-def _grid(layout: Layout | None, kinds: tuple[Kind, ...]) -> Kind | None:
-    """The pods that the layout is about."""
-    return next((kind for kind in kinds if layout and len(kind.members) == layout.pods), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from meshwright.picture.document import VERSION
+from meshwright.picture.text import amount, columns
 from meshwright_api import names
 from meshwright_api.job import TrainingJob
 
@@ -22,6 +23,13 @@ def status_text(job: TrainingJob, lacks: str) -> str:
     for condition in status.conditions:
         if condition.type in (names.ACCEPTED, names.SCHEDULED) and condition.message:
             lines.append(f"{condition.reason}: {condition.message}")
+    if status.placement and status.placement.levels:
+        rows = [("LEVEL", "DOMAINS", "CROSSING", "WITH FIRST FIT")]
+        rows += [
+            (use.level, str(use.domains), amount(use.crossing_bytes), amount(use.first_fit_bytes))
+            for use in status.placement.levels
+        ]
+        lines += ["", *columns(rows, left=(0,)), ""]
     lines.append(f"Counts by domain and the names of nodes need the rights to {lacks}, which you do not have.")
     return "\n".join(lines)
 
@@ -37,6 +45,15 @@ def status_document(job: TrainingJob, lacks: str) -> str:
             "name": metadata.name,
             "namespace": metadata.namespace,
             "phase": str(status.phase or ""),
+            "crossing": [
+                {
+                    "level": use.level,
+                    "domains": use.domains,
+                    "bytesPerStep": use.crossing_bytes,
+                    "firstFitBytesPerStep": use.first_fit_bytes,
+                }
+                for use in (status.placement.levels if status.placement else ())
+            ],
             "operatorMessage": f"{scheduled.reason}: {scheduled.message}" if scheduled and scheduled.message else "",
         },
         "tree": None,

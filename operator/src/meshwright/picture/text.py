@@ -18,7 +18,7 @@ def topology_text(picture: Picture) -> str:
     """The tree, and a job in it if there is one."""
     rows = [_header(picture)]
     rows += _tree(folded(without_repeats(picture.root), _MOST), 0, bool(picture.job))
-    lines = [*_about(picture), *_columns(rows, left=(0,))]
+    lines = [*_about(picture), *columns(rows, left=(0,))]
     if picture.job:
         lines += ["", *job_lines(picture.job)]
     return "\n".join(lines)
@@ -32,7 +32,7 @@ def job_text(picture: Picture) -> str:
     if picture.root.pods:
         rows = [("DOMAIN", "PODS", "RANKS")]
         rows += _places(folded(only_job(without_repeats(picture.root)), _MOST), 0)
-        lines += ["", *_columns(rows, left=(0, 2))]
+        lines += ["", *columns(rows, left=(0, 2))]
     return "\n".join([*lines, "", *_about(picture)])
 
 
@@ -57,7 +57,7 @@ def job_lines(job: Sited) -> list[str]:
         table += [
             (r.level, str(r.domains), str(r.together), str(r.best_pods), str(r.whole), r.best or "-") for r in job.rooms
         ]
-    return [*lines, "", *_columns(table, left=(0, 5))] if table else lines
+    return [*lines, "", *columns(table, left=(0, 5))] if table else lines
 
 
 def amount(count: float | None) -> str:
@@ -102,7 +102,7 @@ def _named(domain: Domain, depth: int) -> str:
     return "  " * depth + (f"{domain.level} {domain.name}" if depth else domain.name)
 
 
-def _columns(rows: Sequence[Sequence[str]], left: Iterable[int]) -> list[str]:
+def columns(rows: Sequence[Sequence[str]], left: Iterable[int]) -> list[str]:
     """Rows in columns; numbers stand at the right, the columns in `left` at the left."""
     lefts = {*left, len(rows[0]) - 1} if rows[0][-1] in ("RANKS", "") else set(left)
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
