@@ -11,6 +11,7 @@ import json
 import statistics
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from benchmarks.figures import figure
 from benchmarks.scale.api import added
@@ -41,7 +42,12 @@ async def gang_create(pods: int, pairs: int) -> list[str]:
             ratios.append(min(ceiling.values()) / mine)
             ours.append(pods / mine)
             best.append(min(ceiling, key=lambda count: ceiling[count]))
-    context = {"pods": pods, "pairs": pairs, "ratios": [round(r, 3) for r in ratios], "best_in_flight": best}
+    context: dict[str, Any] = {
+        "pods": pods,
+        "pairs": pairs,
+        "ratios": [round(r, 3) for r in ratios],
+        "best_in_flight": best,
+    }
     rate = statistics.median(ours)
     return [
         figure("gang_create_vs_api_ceiling", statistics.median(ratios), goal=0.9, better="higher", **context),

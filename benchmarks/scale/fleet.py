@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from benchmarks.figures import figure
 from benchmarks.scale.ground import CORE, JOBS, Ground, a_job, a_template, ground
@@ -37,7 +38,7 @@ async def fleet(nodes: int, pods: int, quiet_seconds: float) -> list[str]:
             writes = await _writes(here, quiet_seconds)
             fresh = operator.peak_mib()
         sizes = await _sizes(here)
-    context = {"nodes": nodes, "pods": pods, "foreign": foreign, "pod_bytes": sizes}
+    context: dict[str, Any] = {"nodes": nodes, "pods": pods, "foreign": foreign, "pod_bytes": sizes}
     return [
         figure(
             "operator_peak_mib",

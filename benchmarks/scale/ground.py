@@ -24,8 +24,9 @@ from tests.installing import SYSTEM, install
 CONTROLLERS, SCHEDULER = "kube-controller-manager", "kube-scheduler"
 CORE: Final = "/api/v1"
 JOBS: Final = "/apis/meshwright.dev/v1alpha1"
-NO_NODE_LIFECYCLE: Final = {CONTROLLERS: ("--controllers=*,-node-lifecycle-controller", "--concurrent-job-syncs=20")}
-"""Nodes that are only objects renew no Lease; jobs are synced 20 at once, as the peer's figure asks."""
+_PEER: Final = "--concurrent-job-syncs=20"
+_NO_LIFECYCLE: Final = "--controllers=*,-node-lifecycle-controller"
+"""Nodes that are only objects renew no Lease and would be called lost."""
 
 
 @dataclass
@@ -66,11 +67,17 @@ _LEASE: Final = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/meshwr
 
 
 @asynccontextmanager
-async def ground(*, audit: bool = False) -> AsyncIterator[Ground]:
-    """A fresh cluster for one figure."""
+async def ground(*, audit: bool = False, nodes_live: bool = False) -> AsyncIterator[Ground]:
+    """A fresh cluster for one figure.
+
+    Args:
+        audit: whether the API server keeps its log.
+        nodes_live: whether there will be programs that play nodes, and not objects alone.
+    """
+    controllers = (_PEER,) if nodes_live else (_PEER, _NO_LIFECYCLE)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         cluster = await asyncio.to_thread(
-            Cluster.start, Path(folder) / "cluster", audit=audit, extra_arguments=NO_NODE_LIFECYCLE
+            Cluster.start, Path(folder) / "cluster", audit=audit, extra_arguments={CONTROLLERS: controllers}
         )
         with cluster:
             kubeconfig = await asyncio.to_thread(install, cluster)

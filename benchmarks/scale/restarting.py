@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from typing import Any
 
 from benchmarks.figures import figure
 from benchmarks.scale.api import MERGE, running
@@ -17,7 +18,7 @@ _JOB = f"{JOBS}/namespaces/gang/trainingjobs/gang"
 
 async def gang_restart(pods: int) -> list[str]:
     """The figure's line. Fake nodes end the old pods and start the new ones, and their time is in it."""
-    async with ground() as here:
+    async with ground(nodes_live=True) as here:
         await here.namespace("gang")
         nodes = max(2, -(-pods // 100))
         await asyncio.to_thread(
@@ -42,7 +43,7 @@ async def gang_restart(pods: int) -> list[str]:
             script = json.dumps({"metadata": {"annotations": {"fake.devcluster/exit": "1"}}}).encode()
             await here.admin.call("PATCH", f"{path}/{victim}", script, MERGE)
             again = await tally.reaches(2 * pods, PATIENCE) - broken
-    context = {"pods": pods, "start_seconds": round(started, 1), "evidence_seconds": _EVIDENCE_SECONDS}
+    context: dict[str, Any] = {"pods": pods, "start_seconds": round(started, 1), "evidence_seconds": _EVIDENCE_SECONDS}
     return [figure("gang_restart_seconds", again, unit="s", **context)]
 
 

@@ -12,6 +12,7 @@ import re
 import statistics
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from benchmarks.figures import figure
 from benchmarks.scale.api import Json, running
@@ -23,7 +24,7 @@ PATIENCE = 1800.0
 
 async def jobs_running(jobs: int, pods: int, nodes: int, pairs: int) -> list[str]:
     """The lines of the ratio, of jobs per second, and of passes."""
-    async with ground() as here:
+    async with ground(nodes_live=True) as here:
         await here.namespace("ours")
         await here.namespace("theirs")
         await asyncio.to_thread(
@@ -44,7 +45,7 @@ async def jobs_running(jobs: int, pods: int, nodes: int, pairs: int) -> list[str
                 passes = await operator.metrics()
             ratios.append(theirs / ours)
             rates.append(jobs / ours)
-    context = {"jobs": jobs, "pods_each": pods, "pairs": pairs, "ratios": [round(r, 3) for r in ratios]}
+    context: dict[str, Any] = {"jobs": jobs, "pods_each": pods, "pairs": pairs, "ratios": [round(r, 3) for r in ratios]}
     return [
         figure("jobs_running_vs_job_controller", statistics.median(ratios), goal=1.0, better="higher", **context),
         figure("jobs_running_per_second", statistics.median(rates), unit="1/s", better="higher", **context),
