@@ -79,3 +79,11 @@ async def test_labels_of_a_namespace_that_is_gone_are_none() -> None:
     bench.have("namespaces", "team", metadata={"labels": {"a": "b"}})
     assert await bench.lookups.namespace_labels("team") == {"a": "b"}
     assert await bench.lookups.namespace_labels("gone") == {}
+
+
+async def test_a_class_that_was_made_after_the_others_were_read_is_found() -> None:
+    bench = Bench()
+    assert await bench.lookups.rank("new") == Rank()
+    bench.have("priorityclasses", "new", value=3)
+    bench.now = 3
+    assert (await bench.lookups.rank("new")).value == 3

@@ -13,6 +13,8 @@ from meshwright.cluster.resources import NAMESPACES, PRIORITY_CLASSES, Resource
 from meshwright_api import names
 
 REMEMBERED_SECONDS: Final = 60.0
+UNKNOWN_SECONDS: Final = 2.0
+"""So soon what was not there is looked for again."""
 T = TypeVar("T")
 
 
@@ -58,7 +60,10 @@ class Lookups:
     async def rank(self, class_name: str | None) -> Rank:
         """The rank of gangs whose jobs name that PriorityClass; without a name, the cluster's default class."""
         classes = await self._remembered(PRIORITY_CLASSES.plural, REMEMBERED_SECONDS, self._classes)
-        found = next((c for c in classes if (c.get("metadata") or {}).get("name") == class_name), None)
+        if class_name and not any(_name(c) == class_name for c in classes):
+            # It may have been made together with the job.
+            classes = await self._remembered(PRIORITY_CLASSES.plural, UNKNOWN_SECONDS, self._classes)
+        found = next((c for c in classes if _name(c) == class_name), None)
         if not class_name:
             defaults = [c for c in classes if c.get("globalDefault")]
             # With several the API server takes the lowest.
@@ -87,3 +92,7 @@ class Lookups:
         if known is None or now - known[0] > seconds:
             known = self._known[key] = (now, await read())
         return cast(T, known[1])
+
+
+def _name(item: Json) -> str:
+    return str((item.get("metadata") or {}).get("name") or "")
