@@ -17,14 +17,14 @@ ACCOUNT = "meshwright-operator"
 CHART = Path(__file__).parents[1] / "charts" / "meshwright"
 
 
-def install(cluster: Cluster) -> Path:
-    """Renders the chart with helm and applies it; returns a kubeconfig of the operator's service account.
+def install(cluster: Cluster, *options: str) -> Path:
+    """Renders the chart with helm and these options, applies it, and returns a kubeconfig of the operator's account.
 
     The operator of a test has the rights of the chart and no others, so a missing right fails a test.
     """
     if not _exists(cluster, f"/api/v1/namespaces/{SYSTEM}"):
         cluster.create_namespace(SYSTEM)
-    rendered = cluster.helm("template", "meshwright", str(CHART), "--namespace", SYSTEM).stdout
+    rendered = cluster.helm("template", "meshwright", str(CHART), "--namespace", SYSTEM, *options).stdout
     documents = [d for d in yaml.safe_load_all(rendered) if d and d["kind"] != "Deployment"]
     text = "\n---\n".join(json.dumps(document) for document in documents)
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "--namespace", SYSTEM, "-f", "-", stdin=text)

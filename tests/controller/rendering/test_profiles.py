@@ -174,3 +174,18 @@ def test_nonsense_for_an_amount_is_named() -> None:
     nonsense = {"resources": {"requests": {"cpu": "many"}}}
     with pytest.raises(InvalidQuantity, match="'many'"):
         suited(a_job(a_role(container=nonsense)), RenderSettings(), profiles_of([TCP]), list)
+
+
+@pytest.mark.parametrize(("name", "taken"), [("tcp", True), ("mnnvl", True), ("sriov", False), ("shared", False)])
+def test_presets_without_a_capability_pass_the_strictest_level(name: str, taken: bool) -> None:
+    """As docs/fabrics.md says; that these verdicts are the API server's, another test shows."""
+    restricted = RenderSettings.for_namespace({"pod-security.kubernetes.io/enforce": "restricted"})
+    role = {"name": "worker", "gpusPerPod": 8, "template": {}}
+    job = a_trained_job(role)
+    everywhere = profiles_of([{"name": name, **WRITTEN[name], "nodes": {}}])
+    nodes = [a_node("a", **{"nvidia.com_gpu.clique": "c.0"})]
+    if taken:
+        assert suited(job, restricted, everywhere, lambda: nodes).profile is not None
+    else:
+        with pytest.raises(PodSecurityConflict, match="IPC_LOCK"):
+            suited(job, restricted, everywhere, lambda: nodes)
