@@ -86,10 +86,11 @@ def test_it_has_no_size_of_its_own(node: tuple[Path, Ctr], preloaded: Path) -> N
 
 def test_what_a_node_does_is_its_own(node: tuple[Path, Ctr], preloaded: Path, images: Images) -> None:
     root, ctr = node
-    before = files(preloaded)
+    before, databases = files(preloaded), [path.read_bytes() for path in preloaded.glob("*/*.db")]
     ctr("images", "rm", "--sync", images.operator_reference)
     assert len(files(root)) < len(before) / 10
     assert files(preloaded) == before
+    assert [path.read_bytes() for path in preloaded.glob("*/*.db")] == databases != []
 
 
 def test_it_is_done_once(preloaded: Path, archive: Path) -> None:

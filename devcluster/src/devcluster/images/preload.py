@@ -79,7 +79,7 @@ def preload(archives: Sequence[Path], report: Report) -> Path:
 
 
 def provide(preloaded: Path, root: Path) -> None:
-    """Makes a containerd's root folder with the images in it, in a second or two, and of hardly any size.
+    """Makes a containerd's root folder with the images in it, in seconds, and of hardly any size.
 
     Args:
         preloaded: from `preload`.
