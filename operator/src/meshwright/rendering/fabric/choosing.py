@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from meshwright.placement.eligibility import NodeRules
+from meshwright.placement.eligibility import NodeRules, Requirement
 from meshwright.placement.nodes import NodeCapacity
 from meshwright.placement.resources import Resources
 from meshwright.rendering.fabric.profile import Profile
@@ -37,20 +37,19 @@ def _is_for(
         return False
     if not profile.expressions:
         return True
-    wanted = NodeRules.parse(_anywhere(profile)).terms or ()
+    wanted = tuple(
+        Requirement(e["key"], e["operator"], tuple(e.get("values") or ())).holds for e in profile.expressions
+    )
     tolerations = (profile.template.get("spec") or {}).get("tolerations") or []
     found = False
     for spec, resources in pods:
         rules = NodeRules.parse({**spec, "tolerations": [*(spec.get("tolerations") or ()), *tolerations]})
         for node in nodes:
-            if resources.fits(node.allocatable) and rules.obstacle(node) is None:
-                if not any(term.holds(node) for term in wanted):
-                    return False
-                found = True
+            its_own = all(holds(node.labels) for holds in wanted)
+            # Of its own nodes one that takes the pods is enough, so that most nodes cost a look at their labels.
+            if (its_own and found) or not resources.fits(node.allocatable) or rules.obstacle(node) is not None:
+                continue
+            if not its_own:
+                return False
+            found = True
     return found
-
-
-def _anywhere(profile: Profile) -> dict[str, Any]:
-    terms = [{"matchExpressions": list(profile.expressions)}]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    return {"affinity": {"nodeAffinity": required}}
