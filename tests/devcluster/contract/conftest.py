@@ -34,6 +34,7 @@ class Kubelet:
         connect: Ends that.
         cpus: How many each offers.
         device_plugin: Whether GPUs come from a device plugin, and are not only said to be there.
+        working_dir: The image's.
         pod: Further fields of a pod's spec.
     """
 
@@ -44,6 +45,7 @@ class Kubelet:
     connect: Callable[[str], object]
     cpus: int = 4
     device_plugin: bool = True
+    working_dir: str = "/"
     pod: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -95,6 +97,7 @@ def _container_nodes(cluster: Cluster) -> Kubelet:
         lambda name: nodes[name].connect(),
         cpus=os.cpu_count() or 1,
         device_plugin=False,
+        working_dir="/tmp",
         pod={"securityContext": {"runAsUser": 0}},  # the image's own user may not write to folders of the test
     )
 

@@ -26,7 +26,7 @@ def _key(kind: str, name: str, key: str, *, optional: bool = False) -> dict[str,
     return {"valueFrom": {f"{kind}KeyRef": {"name": name, "key": key, "optional": optional}}}
 
 
-def test_every_source_of_variables_and_every_expansion(pods: Pods) -> None:
+def test_every_source_of_variables_and_every_expansion(pods: Pods, kubelet: Any) -> None:
     pods.make("configmaps", "settings", data={"color": "blue", "size": "10"})
     pods.make("secrets", "keys", data={"password": base64.b64encode(b"hunter2").decode()})
     env = {
@@ -113,7 +113,7 @@ def test_every_source_of_variables_and_every_expansion(pods: Pods) -> None:
     assert got["KUBERNETES_SERVICE_HOST"]
     assert "PYTEST_CURRENT_TEST" not in got, "nothing of the node's own environment shows"
     assert told["argv"] == ["plain", "$(LITERAL)", "$(NOT_SET)", "plainlate x", pod["status"]["podIP"], "a b"]
-    assert told["cwd"] == "/"
+    assert told["cwd"] == kubelet.working_dir
 
 
 def test_a_missing_config_map_is_waited_for_and_named(pods: Pods) -> None:

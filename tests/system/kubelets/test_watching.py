@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from meshwright_api import names
 from tests.system.kubelets.site import Site, a_trained_job
-from tests.system.stage import Stage, eventually
+from tests.system.stage import Json, Stage, eventually
 from tests.system.training import PATIENCE, a_section
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.kubelets]
@@ -23,23 +25,35 @@ CONFIGURATION = """
 global: {{scrape_interval: 1s}}
 scrape_configs:
   - job_name: pods
-    kubernetes_sd_configs: [{{role: pod, kubeconfig_file: {kubeconfig}}}]
-    relabel_configs:
-      - {{source_labels: [__meta_kubernetes_pod_container_port_name], regex: metrics, action: keep}}
-      - {{source_labels: [__meta_kubernetes_pod_name], target_label: pod}}
+    file_sd_configs: [{{files: [{targets}]}}]
 """
 
 
-@pytest.fixture
-def prometheus(site: Site, tmp_path: Path) -> Iterator[None]:
-    """A Prometheus in the cluster's network that finds what has a port called `metrics`."""
-    file = tmp_path / "prometheus.yml"
-    file.write_text(CONFIGURATION.format(kubeconfig=site.cluster.kubeconfig))
-    argv = [*site.cluster.container_nodes.network_prefix(), "prometheus", f"--config.file={file}"]
-    argv += [f"--storage.tsdb.path={tmp_path}/tsdb", f"--web.listen-address={LISTEN}"]
-    with (tmp_path / "log").open("wb") as log, subprocess.Popen(argv, stdout=log, stderr=log) as process:
-        yield
-        process.terminate()
+@contextmanager
+def prometheus(site: Site, folder: Path, pods: Sequence[Json]) -> Iterator[None]:
+    """A Prometheus in the cluster's network that reads the ports called `metrics`.
+
+    Debian's is built without the discovery of pods, so it is told what that would find.
+    """
+    targets, configuration = folder / "targets.json", folder / "prometheus.yml"
+    found = [{"targets": [address], "labels": {"pod": pod}} for pod, address in map(metrics_address, pods)]
+    targets.write_text(json.dumps(found))
+    configuration.write_text(CONFIGURATION.format(targets=targets))
+    argv = [*site.cluster.container_nodes.network_prefix(), "prometheus", f"--config.file={configuration}"]
+    argv += [f"--storage.tsdb.path={folder}/tsdb", f"--web.listen-address={LISTEN}"]
+    with (folder / "log").open("wb") as log, subprocess.Popen(argv, stdout=log, stderr=log) as process:
+        try:
+            eventually(lambda: "ready to receive" in (folder / "log").read_text(), "Prometheus is ready")
+            yield
+        finally:
+            process.terminate()
+
+
+def metrics_address(pod: Json) -> tuple[str, str]:
+    """The pod's name, and where its port called `metrics` is."""
+    ports = [port for container in pod["spec"]["containers"] for port in container.get("ports", ())]
+    number = next(port["containerPort"] for port in ports if port.get("name") == "metrics")
+    return pod["metadata"]["name"], f"{pod['status']['podIP']}:{number}"
 
 
 def series(site: Site, query: str) -> list[dict[str, str]]:
@@ -50,18 +64,22 @@ def series(site: Site, query: str) -> list[dict[str, str]]:
 
 
 def test_prometheus_finds_the_series_that_the_readme_names(
-    site: Site, stage: Stage, shared: Path, prometheus: None
+    site: Site, stage: Stage, shared: Path, tmp_path: Path
 ) -> None:
-    section = a_section(steps=100_000)
-    stage.create(a_trained_job("watched", section, site.claim(stage, "shared", shared)))
+    stage.create(a_trained_job("watched", a_section(steps=100_000), site.claim(stage, "shared", shared)))
     stage.wait_progress("watched", 3)
-    pods = {pod["metadata"]["name"] for pod in stage.gang(1)}
     named = set(re.findall(r"`((?:trainingjob|meshwright)_[a-z_]+)`", README.read_text()))
     assert len(named) >= 8
-    for name in sorted(named):
-        eventually(lambda name=name: series(site, name), f"{name} has a series", PATIENCE)
-    assert {one["pod"] for one in series(site, "meshwright_trainer_step > 2")} == pods
-    assert series(site, f'trainingjob_jobs{{namespace="{stage.namespace}",phase="Running"}} == 1')
+    gang = stage.gang(1)
+    with prometheus(site, tmp_path, [*gang, site.operator_pod()]):
+        for name in sorted(named):
+            eventually(partial(series, site, name), f"{name} has a series", PATIENCE)
+        steps = series(site, "meshwright_trainer_step > 2")
+        assert {one["pod"] for one in steps} == {pod["metadata"]["name"] for pod in gang}
+        assert series(site, f'trainingjob_jobs{{namespace="{stage.namespace}",phase="Running"}} == 1')
+        assert {one["pod"] for one in series(site, "meshwright_leader == 1")} == {
+            site.operator_pod()["metadata"]["name"]
+        }
     stage.delete("watched")
 
 
