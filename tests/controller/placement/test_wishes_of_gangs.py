@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -270,6 +271,32 @@ def test_a_restarted_gang_stays_where_it_was_and_what_it_wishes_holds_on(
     if spread:
         for i in range(0, data * tensor, tensor):
             assert len({LEVELS["leaf"](node) for node in where[i : i + tensor]}) == 1
+
+
+@pytest.mark.parametrize("tensor", [1, 2])
+def test_a_spread_gang_that_lost_a_node_keeps_the_others_and_stays_spread(tensor: int) -> None:
+    nodes = nodes_of({leaf: [1, 1, 1] for leaf in "abcde"})
+    gang = gang_of(mesh(3, tensor, spread="leaf"))
+    first = TopologySolver(TREE).place(gang, a_snapshot(nodes))
+    assert first
+    lost = first.nodes["worker", 1]
+    rest = [node for node in nodes if node.name != lost]
+    second = TopologySolver(TREE).place(replace(gang, prefer=first.nodes), a_snapshot(rest))
+    assert second
+    moved = {member for member, name in first.nodes.items() if second.nodes[member] != name}
+    assert moved == {("worker", 1)}
+    leaves = Counter(name[1] for name in second.nodes.values())
+    assert sorted(leaves.values()) == [tensor] * 3
+
+
+def test_a_spread_gang_moves_if_a_lost_replica_would_have_to_share_where_others_are_free() -> None:
+    """The third replica fits beside its own no more; one domain with two of them is worse than what can be had."""
+    nodes = nodes_of({"a": [2], "b": [2], "c": [1], "d": [1]})
+    gang = gang_of(mesh(2, 2, spread="leaf"))
+    before = {("worker", 0): "0a0", ("worker", 1): "0a0", ("worker", 2): "gone", ("worker", 3): "gone"}
+    placed = TopologySolver(TREE).place(replace(gang, prefer=before), a_snapshot(nodes))
+    assert placed
+    assert Counter(name[1] for name in placed.nodes.values()) == {"a": 2, "b": 2}
 
 
 def test_what_was_only_preferred_and_is_not_to_be_had_is_told() -> None:

@@ -37,23 +37,38 @@ def kept(
             free[node] -= 1
     cost = Cost.of(tree, layout)
     mine = cost.by_pod()
+    replicas = Together.of(cost, held_axes(tree, [layout.replica])) if layout.replica else Together({})
     for pod in (p for p, node in enumerate(nodes) if node < 0):
         # Groups are priced over the pods that have a place already.
         known = [
             Group(group.axis, tuple(p for p in group.pods if nodes[p] >= 0 or p == pod)) for group in mine.get(pod, ())
         ]
-        best: tuple[float, int, int] | None = None
+        best: tuple[int, float, int, int] | None = None
         for node in _one_of_each_kind(tree, free):
+            crowd = _crowd(tree, layout, replicas, nodes, pod, node)
             nodes[pod] = node
-            price = (cost.of_groups(known, nodes), free[node], node)
+            price = (crowd, cost.of_groups(known, nodes), free[node], node)
+            nodes[pod] = -1
             best = price if best is None or price < best else best
         if best is None:
             return None
-        nodes[pod] = best[2]
-        free[best[2]] -= 1
+        nodes[pod] = best[3]
+        free[best[3]] -= 1
     if not Together.of(cost, held_axes(tree, constraints)).kept(cost, nodes, range(layout.pods)):
         return None
     return Found(tuple(nodes), cost.total(nodes))
+
+
+def _crowd(tree: Tree, layout: Layout, replicas: Together, nodes: Sequence[int], pod: int, node: int) -> int:
+    """Where replicas are spread: pods of others in the node's domain, or 0 where the pod's own replica is."""
+    level = tree.level(layout.spread) if layout.replica else None
+    if level is None:
+        return 0
+    row = tree.domains[level]
+    mates = {mate for _, unit in replicas.units.get(pod, ()) for mate in unit}
+    if any(nodes[mate] >= 0 and row[nodes[mate]] == row[node] for mate in mates):
+        return 0
+    return 1 + sum(other >= 0 and row[other] == row[node] for other in nodes)
 
 
 def _one_of_each_kind(tree: Tree, free: Sequence[int]) -> list[int]:

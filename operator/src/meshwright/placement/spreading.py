@@ -5,7 +5,6 @@ Even means: the fullest domain holds as few as possible, then the next fullest, 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from meshwright.placement.layout import Layout, Within
@@ -58,12 +57,6 @@ def evenly(tree: Tree, level: int, rooms: Mapping[int, int], count: int) -> dict
     left = count - sum(given.values())
     fuller = _neighbours(tree, level, [domain for domain, room in rooms.items() if room >= most], left)
     return {domain: number + (domain in fuller) for domain, number in given.items()}
-
-
-def most_in_one(tree: Tree, level: int, nodes: Sequence[int]) -> int:
-    """Pods in the fullest domain; `nodes` are positions, those below 0 are nowhere."""
-    row = tree.domains[level]
-    return max(Counter(row[node] for node in nodes if node >= 0).values(), default=0)
 
 
 def _least_maximum(rooms: Sequence[int], count: int) -> int:

@@ -22,7 +22,7 @@ from meshwright.placement.search import Found, cheapest, fits
 from meshwright.placement.seating import Seating
 from meshwright.placement.shortfall import explain, missing_levels, no_such_levels
 from meshwright.placement.solver import FirstFit, Kind
-from meshwright.placement.spreading import most_in_one, spread_limits
+from meshwright.placement.spreading import spread_limits
 from meshwright.placement.topology import Topology, Tree
 from meshwright_api import names
 
@@ -194,7 +194,7 @@ def _best(gang: GangRequest, grid: Grid) -> Found | None:
     if before:
         # What is only preferred moves no gang that runs.
         found = kept(tree, rooms, layout, layout.required, before)
-        if found is not None and _as_even_as_before(grid, found, before):
+        if found is not None and (not layout.balanced or _in_equal_parts(grid, found)):
             return found
     for constraints in _wishes(tree, layout):
         if layout.balanced:
@@ -209,19 +209,9 @@ def _best(gang: GangRequest, grid: Grid) -> Found | None:
     return None
 
 
-def _as_even_as_before(grid: Grid, found: Found, before: Mapping[int, str]) -> bool:
-    """Whether a gang that kept its places is balanced, and its replicas are spread no worse than they were."""
-    tree, layout = grid.tree, grid.layout
-    if layout.balanced:
-        counts = [set(Counter(row[node] for node in found.nodes).values()) for row in tree.domains]
-        if any(len(at_level) > 1 for at_level in counts):
-            return False
-    level = tree.level(layout.spread) if layout.replica else None
-    if level is None:
-        return True
-    old = most_in_one(tree, level, [tree.position.get(name, -1) for name in before.values()])
-    limits = spread_limits(tree, grid.rooms, layout, layout.required)
-    return most_in_one(tree, level, found.nodes) <= max(old, max(limits[level]) if limits else layout.pods)
+def _in_equal_parts(grid: Grid, found: Found) -> bool:
+    """Whether at every level each domain that is used holds the same number of pods."""
+    return all(len(set(Counter(row[node] for node in found.nodes).values())) == 1 for row in grid.tree.domains)
 
 
 def _demands(gang: GangRequest) -> bool:
