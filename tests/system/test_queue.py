@@ -143,3 +143,19 @@ def _preempted_by_the_scheduler(stage: Stage) -> list[str]:
     except ApiError:
         return ["events cannot be read"]
     return [e["message"] for e in events if e["reason"] == "Preempted" and e["involvedObject"]["kind"] == "Pod"]
+
+
+def test_k41_a_quota_keeps_the_whole_gang_out_and_lets_it_in_when_there_is_room(stage: Stage) -> None:
+    path = f"/api/v1/namespaces/{stage.namespace}/resourcequotas"
+    stage.cluster.request("POST", path, {"metadata": {"name": "team"}, "spec": {"hard": {"pods": "3"}}})
+    quota = f"{path}/team"
+    eventually(lambda: stage.cluster.request("GET", quota).get("status", {}).get("hard"), "the quota is in force")
+    for name in ("one", "two"):
+        stage.create(whole_nodes(name, 2))
+    eventually(lambda: "Running" in {stage.status(n).get("phase") for n in ("one", "two")}, "one of them runs")
+    first, second = sorted(("one", "two"), key=lambda name: stage.status(name).get("phase") != "Running")
+    stage.wait_phase(second, "Pending", reason=names.REASON_QUOTA_EXCEEDED)
+    eventually(lambda: "1 of 3 left" in stage.condition(second, names.SCHEDULED)["message"], "the figures are said")
+    assert pods_of(stage, second) == [], "no partial pods"
+    stage.delete(first)
+    stage.wait_phase(second, "Running")

@@ -112,6 +112,7 @@ class Reconciler:
                 self._jobs.forget_memories()
                 self.board.clear()
                 self._world.queue.clear()
+                self._world.promises.clear()
 
     async def _lead(self) -> None:
         """One term: rebuild the reservations, then work."""
@@ -255,3 +256,4 @@ class Reconciler:
         self._work.forget(uid)
         self._world.queue.leave(uid)
         self._world.queue.release(uid)
+        self._world.promises.kept(uid)

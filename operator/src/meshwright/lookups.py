@@ -9,10 +9,12 @@ from typing import Any, Final, TypeVar, cast
 
 from meshwright.cluster.api import ApiServer, Json
 from meshwright.cluster.errors import Forbidden, NotFound
-from meshwright.cluster.resources import NAMESPACES, PRIORITY_CLASSES, Resource
+from meshwright.cluster.resources import NAMESPACES, PRIORITY_CLASSES, RESOURCEQUOTAS, Resource
+from meshwright.placement.quota import Quota
 from meshwright_api import names
 
 REMEMBERED_SECONDS: Final = 60.0
+QUOTA_SECONDS: Final = 1.0
 UNKNOWN_SECONDS: Final = 2.0
 """So soon what was not there is looked for again."""
 T = TypeVar("T")
@@ -69,6 +71,21 @@ class Lookups:
             # With several the API server takes the lowest.
             found = min(defaults, key=lambda c: int(c.get("value") or 0), default=None)
         return Rank.parse(found) if found else Rank()
+
+    async def quotas(self, namespace: str) -> tuple[Quota, ...]:
+        """The ResourceQuotas of a namespace; none where they may not be read."""
+
+        async def read() -> tuple[Quota, ...]:
+            try:
+                return tuple(map(Quota.parse, (await self._api.list(RESOURCEQUOTAS, namespace, query={})).items))
+            except (NotFound, Forbidden):
+                return ()
+
+        return await self._remembered(f"{RESOURCEQUOTAS.plural}/{namespace}", QUOTA_SECONDS, read)
+
+    def forget_quotas(self, namespace: str) -> None:
+        """What the quotas leave has changed."""
+        self._known.pop(f"{RESOURCEQUOTAS.plural}/{namespace}", None)
 
     async def _classes(self) -> list[Json]:
         try:

@@ -31,11 +31,14 @@ from meshwright.observing import observe, read_job
 from meshwright.pace import Pace
 from meshwright.placement.model import Placed
 from meshwright.placement.preemption import Holder
+from meshwright.placement.quota import Quota
 from meshwright.progress import ProgressBoard
+from meshwright.quotas import Promises
 from meshwright.rendering import gang as rendering
 from meshwright.rendering.surroundings import suited
 from meshwright.settings import Settings
 from meshwright.status_patch import as_json, merge_patch
+from meshwright_api import names
 from meshwright_api.job import TrainingJob
 from meshwright_api.status import Cause, Phase, PlacementStatus, TrainingJobStatus
 
@@ -79,6 +82,7 @@ class Surroundings:
     settings: Settings
     recorder: Recorder
     board: ProgressBoard
+    promises: Promises = field(default_factory=Promises)
     pace: Pace = field(default_factory=lambda: Pace(PROGRESS_WRITES_PER_SECOND))
     """Of writes that only tell of progress, over all jobs."""
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -132,7 +136,9 @@ async def _observe(world: Surroundings, known: KnownJob) -> Observation:
     if parsed is not None and needs_offer(observation):
         rules = world.settings.rendering_for(await world.lookups.namespace_labels(job.namespace))
         rank = await world.lookups.rank(parsed.spec.queue.priority_class_name)
-        observation = replace(observation, offer=_ask_for_places(world, known, parsed, observation, rules, rank))
+        quotas = await world.lookups.quotas(job.namespace)
+        offer = _ask_for_places(world, known, parsed, observation, rules, rank, quotas)
+        observation = replace(observation, offer=offer)
     return observation
 
 
@@ -179,6 +185,7 @@ def _ask_for_places(
     o: Observation,
     rules: rendering.RenderSettings,
     rank: Rank,
+    quotas: tuple[Quota, ...],
 ) -> Offer:
     """Asks the queue; an offer is a rendered plan whose places are reserved at once, before anybody else is asked."""
     rules = suited(parsed, rules, world.settings.profiles, world.nodes.capacities)
@@ -191,6 +198,9 @@ def _ask_for_places(
         profile=rules.profile,
     )
     request = replace(request, preempts=rank.preempts)
+    if lacking := world.promises.shortage(request, quotas, o.pods):
+        world.queue.leave(o.job.uid)
+        return Offer(reason=names.REASON_QUOTA_EXCEEDED, message=lacking)
     answer = world.queue.ask(request, o.now)
     if not isinstance(answer, Placed):
         return Offer(reason=answer.reason, message=answer.message)
@@ -206,6 +216,7 @@ def _ask_for_places(
     known.memory.frozen, known.memory.stored = frozen, ""
     known.memory.refusal = ""
     world.queue.reserve(rendering.reservation(frozen), Holder(o.job.uid, rank.value, o.now, rank.spared))
+    world.promises.make(request)
     levels = frozen.launch_plan.levels
     return Offer(
         plan_sha256=frozen.sha256,
@@ -216,6 +227,9 @@ def _ask_for_places(
 
 def _keep_places(world: Surroundings, o: Observation) -> None:
     """A job that is over, suspended or deleted holds no places and waits for none."""
+    promised = o.status.phase in PLANNED and o.status.launched != o.status.attempt
+    if not promised and (o.offer is None or not o.offer.plan_sha256) and world.promises.kept(o.job.uid):
+        world.lookups.forget_quotas(o.job.namespace)
     if o.status.phase in TERMINAL or o.status.phase is Phase.SUSPENDED or o.job.deleting:
         world.queue.leave(o.job.uid)
         world.queue.release(o.job.uid)

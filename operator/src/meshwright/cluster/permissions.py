@@ -70,6 +70,7 @@ PERMISSIONS: Final = (
     *_rights(Scope.JOBS, "", "services", "create"),
     *_rights(Scope.JOBS, "", "configmaps", "get list create delete"),
     *_rights(Scope.JOBS, "", "namespaces", "get"),
+    *_rights(Scope.JOBS, "", "resourcequotas", "list"),
     *_rights(Scope.JOBS, "events.k8s.io", "events", "create patch"),
     *_rights(Scope.ISOLATION, "networking.k8s.io", "networkpolicies", "get create update"),
     *_rights(Scope.DOMAINS, "resource.nvidia.com", "computedomains", "get list create delete"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Final
 
 from meshwright.lifecycle.conditions import holds, put
 from meshwright.lifecycle.deadlines import start_active_clock, stop_active_clock
@@ -10,6 +11,9 @@ from meshwright.lifecycle.incidents import gang_of
 from meshwright.lifecycle.model import Decision, Observation, Offer, Policy
 from meshwright_api import names
 from meshwright_api.status import Phase, PodCounts, TrainingJobStatus
+
+QUOTA_SECONDS: Final = 5.0
+"""How soon a gang that its namespace's quota keeps out asks again."""
 
 _WITHOUT_PLAN = frozenset({None, Phase.PENDING, Phase.SUSPENDED, Phase.RESTARTING})
 
@@ -112,7 +116,9 @@ def _wait(o: Observation, policy: Policy, offer: Offer) -> Decision:
     )
     if news or (status != o.status and o.progress_due):
         return Decision(status=status, why=f"waiting: {offer.message}")
-    return Decision(wake_after=None if status == o.status else 30, why=f"waiting: {offer.message}")
+    # No event tells that a quota has room again.
+    again = QUOTA_SECONDS if offer.reason == names.REASON_QUOTA_EXCEEDED else None
+    return Decision(wake_after=again if again or status == o.status else 30, why=f"waiting: {offer.message}")
 
 
 def queued(o: Observation, policy: Policy, reason: str, message: str) -> TrainingJobStatus:

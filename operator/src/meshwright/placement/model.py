@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from meshwright.placement.claims import NO_CLAIM, Claim
 from meshwright.placement.eligibility import ANYWHERE, NodeRules, Obstacle
 from meshwright.placement.layout import Layout
 from meshwright.placement.nodes import NodeCapacity, Taint
@@ -40,6 +41,8 @@ class RoleRequest:
     """Role whose pods these are placed close to."""
     spread: str = ""
     """Topology level over whose domains these pods are dealt out evenly."""
+    claim: Claim = NO_CLAIM
+    """What one pod counts against the quotas of its namespace."""
 
     def members(self) -> Iterator[Member]:
         """Every pod of the role, by index."""

@@ -60,9 +60,9 @@ def _jobs(count: int) -> str:
 
 def describe(resources: Resources) -> str:
     """An amount for people: `8 nvidia.com/gpu, 96 cpu, 1Ti memory`."""
-    amounts = {name: amount for name, amount in resources.items() if amount > 0 and name != "pods"}
+    amounts = {name: value for name, value in resources.items() if value > 0 and name != "pods"}
     ordered = [GPU, *(name for name in amounts if name != GPU)]
-    return ", ".join(f"{_amount(name, amounts[name])} {name}" for name in ordered if name in amounts) or "no resources"
+    return ", ".join(f"{amount(name, amounts[name])} {name}" for name in ordered if name in amounts) or "no resources"
 
 
 def _counted(role: RoleRequest, snapshot: Snapshot, free: Mapping[str, Resources], *, shared: bool) -> tuple[int, str]:
@@ -105,13 +105,14 @@ def _cause(wanted: Resources, allocatable: Resources, free: Resources, held: boo
     return "with room"
 
 
-def _amount(name: str, amount: int) -> str:
+def amount(name: str, value: int) -> str:
+    """An amount of one resource for people: `96`, `500m`, `1Ti`."""
     if name == "cpu":
-        return f"{amount / 1000:g}" if amount % 1000 == 0 or amount > 1000 else f"{amount}m"
+        return f"{value / 1000:g}" if value % 1000 == 0 or value > 1000 else f"{value}m"
     if name != "memory" and "storage" not in name and not name.startswith("hugepages-"):
-        return str(amount)
+        return str(value)
     power = 0
-    while amount % 1024 == 0 and amount and power < len(_BINARY) - 1:
-        amount //= 1024
+    while value % 1024 == 0 and value and power < len(_BINARY) - 1:
+        value //= 1024
         power += 1
-    return f"{amount}{_BINARY[power]}"
+    return f"{value}{_BINARY[power]}"

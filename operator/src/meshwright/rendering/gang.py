@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from meshwright.placement.claims import Claim
 from meshwright.placement.eligibility import NodeRules
 from meshwright.placement.model import GangRequest, Member, Placed, Reservation, RoleRequest
 from meshwright.placement.requests import pod_requests
@@ -79,7 +80,8 @@ def request(
     for role in world.roles:
         manifest = pod_stencil(world, role, job.spec, RenderSettings(), pin=False).manifest
         rules = NodeRules.parse(manifest["spec"])
-        roles.append(RoleRequest(role.name, role.replicas, pod_requests(manifest), rules))
+        claim = Claim.of(manifest)
+        roles.append(RoleRequest(role.name, role.replicas, pod_requests(manifest), rules, claim=claim))
     asked, layout = with_wishes(world, job.spec, tuple(roles))
     return GangRequest(
         job_uid=job.metadata.uid,
