@@ -20,6 +20,8 @@ from devcluster.images.preload import provide
 from devcluster.settings import Layout
 
 CONTAINERD, KUBELET, KUBE_PROXY = "containerd", "kubelet", "kube-proxy"
+INSIDE = Path("/run/node")
+"""The node's folder, as the node's programs see it."""
 _INIT = Path(__file__).with_name("init.sh")
 _ENVIRONMENT = {"PATH": PATH}
 
@@ -53,11 +55,6 @@ class ContainerNode:
         self._kubelet: list[str] = []
 
     @property
-    def address(self) -> str:
-        """Its address in the cluster's network."""
-        return network.node_address(self.index)
-
-    @property
     def cgroup(self) -> str:
         """The control group of its pods."""
         return cgroups.name(self._keeper_pid, self.name)
@@ -68,7 +65,7 @@ class ContainerNode:
         Raises:
             StartError: A program of it ended or it was not ready in time; the message has the end of a log.
             CommandError: A command of its network failed.
-        ImageError: Its folder is not on the file system of the images.
+            ImageError: Its folder is not on the file system of the images.
         """
         self.folder.mkdir(mode=0o755)
         provide(settings.images, self.folder / "containerd")
@@ -78,12 +75,12 @@ class ContainerNode:
         self._run_in_cluster(network.uplink_commands(self.index, self._init_pid()))
         for command in network.node_commands(self.index):
             self.run(*command)
-        self._spawn(CONTAINERD, "/usr/bin/containerd", f"--config={self.folder}/containerd.toml")
+        self._spawn(CONTAINERD, "/usr/bin/containerd", f"--config={INSIDE}/containerd.toml")
         self._wait("containerd listens", (self.folder / "containerd.sock").exists, settings.ready_seconds)
         kubeconfig = self._layout.kubeconfig(user_of(self.name))
-        self._kubelet = configuration.kubelet_arguments(self.name, self.index, self.folder, kubeconfig, settings.labels)
+        self._kubelet = configuration.kubelet_arguments(self.name, self.index, INSIDE, kubeconfig, settings.labels)
         self.start_kubelet()
-        self._spawn(KUBE_PROXY, str(self._programs.kube_proxy), f"--config={self.folder}/kube-proxy.json")
+        self._spawn(KUBE_PROXY, str(self._programs.kube_proxy), f"--config={INSIDE}/kube-proxy.json")
         self._wait(f"{self.name} is Ready", is_ready, settings.ready_seconds)
 
     def start_kubelet(self) -> None:
@@ -118,7 +115,7 @@ class ContainerNode:
 
     def ctr(self, *command: str) -> str:
         """containerd's own client, among the images and containers of pods."""
-        return self.run("ctr", f"--address={self.folder}/containerd.sock", "--namespace=k8s.io", *command)
+        return self.run("ctr", f"--address={INSIDE}/containerd.sock", "--namespace=k8s.io", *command)
 
     def path(self, inside: Path) -> Path:
         """Where this machine finds a file that is mounted on the node alone."""
@@ -139,10 +136,10 @@ class ContainerNode:
         for name in ("cni", "addresses", "certificates", "plugins", "pod-logs", "kubelet"):
             (folder / name).mkdir(exist_ok=True)
         proxy = self._layout.kubeconfig(PROXY_USER)
-        (folder / "containerd.toml").write_text(configuration.containerd(folder))
-        (folder / "cni" / "10-pods.conflist").write_text(configuration.pod_network(folder, self.index))
+        (folder / "containerd.toml").write_text(configuration.containerd(INSIDE))
+        (folder / "cni" / "10-pods.conflist").write_text(configuration.pod_network(INSIDE, self.index))
         (folder / "resolv.conf").write_text("")
-        (folder / "kubelet.json").write_text(configuration.kubelet(folder, self._layout.pki, f"/{self.cgroup}"))
+        (folder / "kubelet.json").write_text(configuration.kubelet(INSIDE, self._layout.pki, f"/{self.cgroup}"))
         (folder / "kube-proxy.json").write_text(configuration.kube_proxy(self.name, proxy))
 
     def _boot(self) -> None:
