@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -183,7 +184,7 @@ def test_presets_without_a_capability_pass_the_strictest_level(name: str, taken:
     role = {"name": "worker", "gpusPerPod": 8, "template": {}}
     job = a_trained_job(role)
     everywhere = profiles_of([{"name": name, **WRITTEN[name], "nodes": {}}])
-    nodes = [a_node("a", **{"nvidia.com_gpu.clique": "c.0"})]
+    nodes = [replace(a_node("a"), labels={"nvidia.com/gpu.clique": "c.0"})]
     if taken:
         assert suited(job, restricted, everywhere, lambda: nodes).profile is not None
     else:
