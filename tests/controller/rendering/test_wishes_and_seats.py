@@ -66,6 +66,9 @@ def test_the_other_wishes_arrive_too_and_a_wish_makes_a_grid_of_pods_without_gpu
     assert layout
     assert (layout.pods, layout.exclusive, layout.spread, layout.balanced) == (3, "leaf", "spine", True)
     assert request(a_job(a_role(3), placement={})).layout is None
+    layout = request(a_job(a_role(3) | {"spread": "leaf"}, placement={"spread": "spine"})).layout
+    assert layout
+    assert layout.spread == "leaf"
 
 
 @pytest.mark.parametrize(
