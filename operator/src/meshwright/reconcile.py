@@ -106,7 +106,7 @@ async def reconcile(world: Surroundings, uid: str) -> float | None:
         _keep_places(world, observation)
         if decision.status is None and not decision.actions:
             return decision.wake_after
-        routine = decision.status is not None and only_progress(observation.status, decision.status)
+        routine = decision.status is not None and _is_routine(observation.status, decision.status)
         if routine and (pause := world.pace.wait()):
             return pause
         world.recorder.decided(observation, decision)
@@ -283,6 +283,11 @@ async def _act(world: Surroundings, known: KnownJob, o: Observation, decision: D
     creates = sum(isinstance(action, CreatePod) for action in decision.actions)
     adopted = creates > 0 and len(known.memory.created) < creates
     return 1.0 if adopted else None
+
+
+def _is_routine(old: TrainingJobStatus, new: TrainingJobStatus) -> bool:
+    """Whether a write would only tell of progress, or count anew what a job waits for: of those there are many."""
+    return only_progress(old, new) or (new.phase is Phase.PENDING and _only_refreshes(old, new))
 
 
 def _only_refreshes(old: TrainingJobStatus, new: TrainingJobStatus) -> bool:

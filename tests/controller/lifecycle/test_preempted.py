@@ -18,7 +18,7 @@ def test_it_goes_back_to_the_queue_and_resumes_later() -> None:
     life = a_running_life()
     life.preempted = True
     life.settle()
-    assert life.phase is Phase.RESTARTING
+    assert life.phases()[-1] is Phase.RESTARTING
     assert {pod.stopping for pod in life.pods.values()} == {True}
     life.stops_end().preempted = False
     life.offer = NO_ROOM
