@@ -94,29 +94,42 @@ class Admin:
 
     @asynccontextmanager
     async def watching(self, path: str, judge: Callable[[bytes], str]) -> AsyncIterator[Tally]:
-        """Follows a collection from now on.
+        """Follows a collection; what is in it already counts too.
 
         Args:
             path: of the collection.
             judge: what to count a line of the watch under; empty not to count it.
         """
-        version = (await self.get(f"{path}?limit=1"))["metadata"]["resourceVersion"]
         tally = Tally()
-        task = asyncio.create_task(self._follow(f"{path}?watch=1&resourceVersion={version}", judge, tally))
+        version = await self._listed(path, judge, tally)
+        task = asyncio.create_task(self._follow(path, version, judge, tally))
+        task.add_done_callback(tally.ended)
         try:
             yield tally
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _follow(self, path: str, judge: Callable[[bytes], str], tally: Tally) -> None:
-        rest = b""
-        async with self._session.get(self._server + path) as answer:
-            async for chunk in answer.content.iter_any():
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    if found := judge(line):
-                        tally.add(found)
+    async def _listed(self, path: str, judge: Callable[[bytes], str], tally: Tally) -> str:
+        """Counts what is there; returns the version to watch from."""
+        whole = await self.get(path)
+        for item in whole["items"]:
+            line = json.dumps({"type": "ADDED", "object": item}, separators=(",", ":")).encode()
+            if found := judge(line):
+                tally.add(found)
+        return str(whole["metadata"]["resourceVersion"])
+
+    async def _follow(self, path: str, version: str, judge: Callable[[bytes], str], tally: Tally) -> None:
+        """Watches; on a busy machine the API server ends watches that do not keep up, and they begin again."""
+        while True:
+            rest = b""
+            async with self._session.get(f"{self._server}{path}?watch=1&resourceVersion={version}") as answer:
+                async for chunk in answer.content.iter_any():
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        if found := judge(line):
+                            tally.add(found)
+            version = await self._listed(path, judge, tally)
 
 
 class Tally:
@@ -126,6 +139,7 @@ class Tally:
         self.seen: set[str] = set()
         self.last = 0.0
         self._news = asyncio.Event()
+        self._over = ""
 
     def add(self, what: str) -> None:
         """Notes one; the second time it is no news."""
@@ -134,15 +148,23 @@ class Tally:
             self.last = time.perf_counter()
             self._news.set()
 
+    def ended(self, watch: asyncio.Task[None]) -> None:
+        """The watch is over, and nothing more will be seen."""
+        self._over = "was cancelled" if watch.cancelled() else f"ended: {watch.exception()!r}"
+        self._news.set()
+
     async def reaches(self, count: int, seconds: float) -> float:
         """Waits until there are so many; returns when the last came.
 
         Raises:
             TimeoutError: there were not in time; the message says how many.
+            ConnectionError: the watch is over.
         """
         deadline = time.perf_counter() + seconds
         while len(self.seen) < count:
             left = deadline - time.perf_counter()
+            if self._over:
+                raise ConnectionError(f"the watch {self._over} at {len(self.seen)} of {count}")
             if left <= 0:
                 raise TimeoutError(f"{len(self.seen)} of {count} within {seconds:.0f} s")
             self._news.clear()
