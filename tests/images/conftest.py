@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 
 import pytest
 
+from devcluster.containers.requirements import WISH
 from devcluster.images import Images, obstacle
 from tests.images.sandbox import Image, configuration
 
 
 @pytest.fixture(scope="session")
 def images() -> Images:
-    why_not = obstacle() or ("" if shutil.which("runc") else "there is no runc here; on Debian: apt-get install runc")
+    why_not = "CONTAINER_NODES=no" if os.environ.get(WISH) == "no" else obstacle()
+    why_not = why_not or ("" if shutil.which("runc") else "there is no runc here; on Debian: apt-get install runc")
     if why_not:
         pytest.skip(why_not)
     return Images()
