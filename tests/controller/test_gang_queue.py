@@ -177,9 +177,11 @@ def test_who_must_yield_is_told_goes_and_leaves_room() -> None:
     bench = Bench()
     bench.take(whole("low", 4))
     assert not bench.queue.must_yield("low", NOW)
+    bench.room = 0
     answer = bench.ask(an_urgent())
     assert isinstance(answer, Refused)
     assert "1 job of lower priority will make room" in answer.message
+    assert bench.room, "who must make room is told at once"
     assert bench.queue.must_yield("low", NOW)
     assert "low" in bench.queue.turns(NOW)
     bench.queue.yields("low")

@@ -34,7 +34,7 @@ class GangQueue:
     The queue is looked through once for each change of who waits or of what is free, not once for each that asks.
 
     Attributes:
-        on_room: Called when somebody may find room who did not before; `turns` tells who does.
+        on_room: Called when somebody may find room who did not before, or must make room; `turns` tells who.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class GangQueue:
         self._judged = (-1, -1)
         self._judged_at = datetime.min.replace(tzinfo=UTC)
         self._kept: Mapping[str, frozenset[str]] = {}
+        self._chosen: Mapping[str, str] = {}
         self._fits_alone: dict[Shape, bool] = {}
         self._idle_generation = -1
         for node in nodes.capacities():
@@ -73,6 +74,8 @@ class GangQueue:
         judgement = self._look(now)
         if uid in judgement.placed:
             judgement = self._look(now, exact=True)
+        if judgement.yields:
+            self.on_room()  # Those who must make room do not know yet.
         return yielded() if uid in judgement.yields else judgement.verdict(uid)
 
     def reserve(self, reservation: Reservation, holder: Holder | None = None) -> None:
@@ -106,8 +109,12 @@ class GangQueue:
             self._room()
 
     def must_yield(self, job_uid: str, now: datetime) -> bool:
-        """Whether the gang must give its places back to one of higher priority."""
-        return bool(self._waiting) and job_uid in self._holders and job_uid in self._look(now).yields
+        """Whether the gang must give its places back to one of higher priority.
+
+        Every pass of a gang that runs asks this, so only those who were chosen at the last look cost another one.
+        """
+        chosen = bool(self._waiting) and job_uid in self._holders and job_uid in self._chosen
+        return chosen and job_uid in self._look(now).yields
 
     def yields(self, job_uid: str) -> None:
         """The gang has been told to give its places back: others need not for as long as these will do."""
@@ -137,6 +144,7 @@ class GangQueue:
         self._holders.clear()
         self._leaving.clear()
         self._kept = {}
+        self._chosen = {}
         self._judgement = None
         self._ledger.release_all()
 
@@ -163,6 +171,7 @@ class GangQueue:
         given = Circumstances(now, self._passing, self._holders, self._leaving, self._kept, self._fits_alone)
         judgement = judge(self._waiting.values(), self._ledger.snapshot(), self._solver, given)
         self._judgement, self._judged, self._judged_at, self._kept = judgement, at, now, judgement.kept
+        self._chosen = judgement.yields
         return judgement
 
     def _expected(self, reservation: Reservation) -> bool:
