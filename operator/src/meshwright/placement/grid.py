@@ -31,9 +31,9 @@ def grid_kind(gang: GangRequest, snapshot: Snapshot) -> Kind | None:
     return max(found, key=lambda kind: kind.resources.gpus, default=None)
 
 
-def grids(gang: GangRequest, snapshot: Snapshot, tree: Tree) -> Iterator[Grid]:
-    """The grid without nodes that are to be avoided, then with them."""
-    layout, kind = gang.layout, grid_kind(gang, snapshot)
+def grids(gang: GangRequest, snapshot: Snapshot, tree: Tree, kind: Kind | None = None) -> Iterator[Grid]:
+    """The grid without nodes that are to be avoided, then with them; `kind` if it is known already."""
+    layout, kind = gang.layout, kind or grid_kind(gang, snapshot)
     if layout is None or kind is None:
         return
     free = snapshot.free_for(gang)

@@ -67,11 +67,13 @@ class TopologySolver:
         if not self._by_topology(gang) or kind is None or gang.layout is None:
             return None if _demands(gang) else self._first_fit.place(gang, snapshot)
         rest = tuple(role for role in gang.roles if role.replicas and (role.role, 0) not in kind.members)
-        for part in self._parts(gang, gang.layout, snapshot, tree) if rest else [snapshot]:
-            nodes = self._place_all(gang, part, tree, rest)
-            if nodes is not None:
-                return Placed(nodes, self._seating(gang, snapshot, tree, kind, nodes))
-        return None
+        if not rest:
+            nodes = self._place_grid(gang, snapshot, tree, kind)
+        else:
+            parts = self._parts(gang, gang.layout, snapshot, tree)
+            placings = (self._place_all(gang, part, tree, rest) for part in parts)
+            nodes = next((found for found in placings if found is not None), None)
+        return Placed(nodes, self._seating(gang, snapshot, tree, kind, nodes)) if nodes is not None else None
 
     def why_not(self, gang: GangRequest, snapshot: Snapshot) -> Refused:
         """What is missing, level by level."""
@@ -110,8 +112,8 @@ class TopologySolver:
     ) -> dict[Member, str] | None:
         """Nodes of the grid, then of the pods beside it; the other way round if those need what the grid took."""
         nodes = self._place_grid(gang, snapshot, tree)
-        if nodes is None or not rest:
-            return nodes
+        if nodes is None:
+            return None
         beside = self._place_rest(gang, snapshot, tree, rest, nodes)
         if beside is None:
             beside = self._place_rest(gang, snapshot, tree, rest, {})
@@ -143,9 +145,11 @@ class TopologySolver:
             nodes |= placed.nodes
         return {member: node for member, node in nodes.items() if member not in there}
 
-    def _place_grid(self, gang: GangRequest, snapshot: Snapshot, tree: Tree) -> dict[Member, str] | None:
+    def _place_grid(
+        self, gang: GangRequest, snapshot: Snapshot, tree: Tree, kind: Kind | None = None
+    ) -> dict[Member, str] | None:
         """Nodes of the pods in the grid."""
-        for grid in grids(gang, snapshot, tree):
+        for grid in grids(gang, snapshot, tree, kind):
             found = _best(gang, grid)
             if found is not None:
                 return {m: grid.tree.nodes[n].name for m, n in zip(grid.members, found.nodes, strict=True)}
