@@ -27,7 +27,7 @@ async def fleet(nodes: int, pods: int, quiet_seconds: float) -> list[str]:
         foreign, gangs = pods // 2, max(1, pods // 2 // _GANG)
         await here.admin.create_all(f"{CORE}/namespaces/others/pods", _foreign(foreign, nodes))
         async with here.operator() as operator:
-            template = a_template(kilobytes=1.0, cpu="100m")
+            template = a_template(cpu="100m")
             for i in range(gangs):
                 job = a_job(f"gang-{i}", pods // 2 // gangs, template=template)
                 await here.admin.create(f"{JOBS}/namespaces/ours/trainingjobs", job)
@@ -56,7 +56,7 @@ async def fleet(nodes: int, pods: int, quiet_seconds: float) -> list[str]:
 def _foreign(count: int, nodes: int) -> Iterator[bytes]:
     """Pods of nobody we know, each on a node."""
     for i in range(count):
-        pod = a_template(kilobytes=1.5, cpu="100m")
+        pod = a_template(kilobytes=0.5, cpu="100m")
         pod |= {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"other-{i}"}}
         pod["spec"]["nodeName"] = f"node-{i % nodes:05}"
         yield json.dumps(pod).encode()
@@ -119,5 +119,5 @@ async def _sizes(here: Ground) -> dict[str, int]:
     found = {}
     for namespace in ("ours", "others"):
         items = (await here.admin.get(f"{CORE}/namespaces/{namespace}/pods?limit=1"))["items"]
-        found[namespace] = len(json.dumps(items[0])) if items else 0
+        found[namespace] = len(json.dumps(items[0], separators=(",", ":"))) if items else 0
     return found
