@@ -88,6 +88,60 @@ class TemplateVolume(ApiModel):
     """Name of the volume."""
 
 
+class Requirement(ApiModel):
+    """A condition on a label or a field of a node."""
+
+    key: Annotated[str, Field(min_length=1)]
+    """Label, or `metadata.name` among matchFields."""
+    operator: Annotated[str, Field(pattern="^(In|NotIn|Exists|DoesNotExist|Gt|Lt)$")]
+    """One of In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+    values: tuple[str, ...] = ()
+    """Values to compare with."""
+
+
+class NodeSelectorTerm(ApiModel):
+    """Conditions that must hold together."""
+
+    match_expressions: tuple[Requirement, ...] = ()
+    """Conditions on labels."""
+    match_fields: tuple[Requirement, ...] = ()
+    """Conditions on fields."""
+
+
+class NodeSelector(ApiModel):
+    """Terms of which one must hold."""
+
+    node_selector_terms: Annotated[tuple[NodeSelectorTerm, ...], Field(min_length=1)]
+    """The terms."""
+
+
+class NodeAffinity(ApiModel):
+    """Nodes that the pods may run on, and those that they would like."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    """Nodes that the pods may run on."""
+
+
+class Affinity(ApiModel):
+    """Where the pods may run."""
+
+    node_affinity: NodeAffinity | None = None
+    """By nodes."""
+
+
+class Toleration(ApiModel):
+    """A taint that the pods put up with."""
+
+    key: str | None = None
+    """Key of the taint."""
+    operator: str | None = None
+    """Exists or Equal."""
+    value: str | None = None
+    """Value of the taint."""
+    effect: str | None = None
+    """Effect of the taint."""
+
+
 class PodSpec(ApiModel):
     """Spec of the pods, as in a Pod; all of a Pod's fields can be given."""
 
@@ -97,6 +151,16 @@ class PodSpec(ApiModel):
     """Containers that run before, as in a Pod."""
     volumes: tuple[TemplateVolume, ...] = ()
     """Volumes, as in a Pod."""
+    node_selector: Texts | None = None
+    """Labels of the nodes that the pods may run on."""
+    affinity: Affinity | None = None
+    """Which nodes the pods may run on, as in a Pod."""
+    tolerations: tuple[Toleration, ...] = ()
+    """Taints that the pods put up with, as in a Pod."""
+    resources: Resources | None = None
+    """What the pod asks for as a whole."""
+    overhead: AnyValues | None = None
+    """What the pod takes beside its containers."""
     restart_policy: str | None = None
     """Always Never: a gang restarts as a whole. May be left out."""
     priority_class_name: str | None = None

@@ -245,6 +245,11 @@ def _env(*names: str) -> Json:
     return with_container(env=[{"name": name, "value": "1"} for name in names])
 
 
+def _on_nodes(requirement: Json) -> Json:
+    terms = [{"matchExpressions": [requirement]}]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
 TEMPLATES = (
     Case("noContainer", a_job(roles=[]), a_job(), ("no role", "image")),
     Case(
@@ -351,6 +356,30 @@ TEMPLATES = (
             "spec": {"roles": [a_role(pod={"priorityClassName": "high"})], "queue": {"priorityClassName": "high"}},
         },
         ("low", "leave one of them out"),
+    ),
+    Case(
+        "quantity",
+        with_container(resources={"requests": {"cpu": "lots", "memory": "16Gi"}}),
+        with_container(resources={"requests": {"cpu": 0.5, "memory": "16Gi", "pods": 1}}),
+        ("worker", "lots", "16Gi"),
+    ),
+    Case(
+        "quantity",
+        with_container(resources={"limits": {"memory": "-1Gi"}}),
+        with_container(resources={"limits": {"memory": "1Gi", "cpu": "500m"}}),
+        ("-1Gi", "500m"),
+    ),
+    Case(
+        SCHEMA, with_pod(nodeSelector=["gpu"]), with_pod(nodeSelector={"gpu": "true"}), ("template.spec.nodeSelector",)
+    ),
+    Case(SCHEMA, with_pod(tolerations={"key": "a"}), with_pod(tolerations=[{"key": "a", "tolerationSeconds": 5}])),
+    Case(SCHEMA, with_pod(tolerations=[{"value": True}]), with_pod(tolerations=[{"operator": "Exists"}])),
+    Case(SCHEMA, with_pod(affinity="node1"), with_pod(affinity={"podAntiAffinity": {}}), ("template.spec.affinity",)),
+    Case(
+        SCHEMA,
+        with_pod(affinity=_on_nodes({"key": "rack", "operator": "Is", "values": ["1"]})),
+        with_pod(affinity=_on_nodes({"key": "rack", "operator": "In", "values": ["1"]})),
+        ("nodeSelectorTerms[0].matchExpressions[0].operator",),
     ),
     Case(SCHEMA, with_pod(containers="x"), a_job(), ("spec.roles[0].template.spec.containers",)),
     Case(SCHEMA, with_container(env=[{"value": "x"}]), _env("A"), ("env[0].name",)),
@@ -555,6 +584,7 @@ TRAINER = (
         ("args",),
     ),
 )
+
 
 def _kept_together(axis: str, within: str = "leaf", **fields: Any) -> Json:
     return {"constraints": [{"axis": axis, "within": within, **fields}]}

@@ -16,7 +16,7 @@ from meshwright_api.names import MAX_DNS_LABEL, gang_name, pod_name
 from meshwright_api.spec import Agent, CleanPodPolicy, SuccessPolicy
 from meshwright_api.status import Phase
 from tests.api.cases import CASES
-from tests.api.jobs import Json, a_container, a_job, a_role, changed, with_container
+from tests.api.jobs import Json, a_container, a_job, a_role, changed, with_container, with_pod
 
 PATIENT = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 """A busy machine is no finding."""
@@ -220,3 +220,18 @@ class TestNames:
     def test_a_reserved_variable_is_refused_whatever_its_value(self) -> None:
         said = problems(with_container(env=[{"name": "WORLD_SIZE", "value": "8"}])["spec"], "job")
         assert [p.field for p in said] == ["spec.roles[0].template.spec.containers[0].env"]
+
+
+@pytest.mark.parametrize(
+    ("pod", "field"),
+    [
+        ({"resources": {"limits": {"cpu": "four"}}}, "spec.resources.limits.cpu"),
+        ({"overhead": {"memory": None}}, "spec.overhead.memory"),
+        ({"initContainers": [{"name": "i", "image": "x", "resources": {"limits": {"cpu": ""}}}]}, "initContainers[0]"),
+    ],
+)
+def test_amounts_of_a_pod_are_quantities(pod: Json, field: str) -> None:
+    found = [str(problem) for problem in problems(with_pod(**pod)["spec"], "job")]
+    assert len(found) == 1
+    assert field in found[0]
+    assert "is no amount" in found[0]

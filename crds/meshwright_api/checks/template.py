@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from meshwright_api import reserved
 from meshwright_api.errors import Problem
 from meshwright_api.keys import alias_of
-from meshwright_api.quantity import whole
-from meshwright_api.reading import read
+from meshwright_api.quantity import parse, whole
+from meshwright_api.reading import as_json, read
 from meshwright_api.resolve import Resolved
 from meshwright_api.spec import Agent, Role, TrainingJobSpec
 from meshwright_api.template import Container, PodMetadata, PodSpec, PodTemplate
@@ -27,6 +27,7 @@ def template_problems(spec: TrainingJobSpec, resolved: Resolved) -> Iterator[Pro
         yield from _reserved(template.spec, f"{at}.spec")
         yield from _pod_fields(template.spec, f"{at}.spec")
         yield from _own_names(template.spec, f"{at}.spec")
+        yield from _quantities(template.spec, f"{at}.spec")
         yield from _gpus(role, template.spec, f"spec.roles[{i}].gpusPerPod")
         yield from _priority(spec, template.spec, f"{at}.spec.priorityClassName")
         yield from _shared_volumes(spec, template.spec, f"{at}.spec")
@@ -112,6 +113,21 @@ def _gpus(role: Role, pod: PodSpec, at: str) -> Iterator[Problem]:
     if role.gpus_per_pod is not None and limit is not None and whole(limit) != role.gpus_per_pod:
         yield Problem(at, f"{role.gpus_per_pod} disagrees with the limit {reserved.GPU}: {limit} in the template; "
                       "leave one of them out")  # fmt: skip
+
+
+def _quantities(pod: PodSpec, at: str) -> Iterator[Problem]:
+    asked = [(f"{at}.resources", pod.resources)]
+    for kind, containers in (("containers", pod.containers), ("initContainers", pod.init_containers)):
+        asked += [(f"{at}.{kind}[{i}].resources", container.resources) for i, container in enumerate(containers)]
+    amounts = [(f"{at}.overhead", pod.overhead)]
+    for path, resources in asked:
+        if resources is not None:
+            amounts += [(f"{path}.limits", resources.limits), (f"{path}.requests", resources.requests)]
+    for path, values in amounts:
+        for name, value in (values or {}).items():
+            if (number := parse(value)) is None or number < 0:
+                yield Problem(f"{path}.{name}", f"{as_json(value):.80} is no amount; give a number with a suffix or "
+                              "none, for example 500m or 16Gi")  # fmt: skip
 
 
 def _priority(spec: TrainingJobSpec, pod: PodSpec, at: str) -> Iterator[Problem]:

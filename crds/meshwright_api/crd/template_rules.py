@@ -74,7 +74,14 @@ def _names(items: str, condition: str, show: str = "x.name") -> str:
 
 
 def _template_rules() -> tuple[Culprits, ...]:
-    return (*_container_rules(), *_command_rules(), *_pod_rules(), *_agreement_rules(), _checkpoint_rule())
+    return (
+        *_container_rules(),
+        *_command_rules(),
+        *_pod_rules(),
+        _quantity_rule(),
+        *_agreement_rules(),
+        _checkpoint_rule(),
+    )
 
 
 def _container_rules() -> tuple[Culprits, ...]:
@@ -160,6 +167,20 @@ def _pod_rules() -> tuple[Culprits, ...]:
             "failurePolicy.maxRestarts",
         ),
         Culprits("reservedField", _roles(fields), f"must be left out ({why})"),
+    )
+
+
+def _quantity_rule() -> Culprits:
+    """Amounts of containers; those of the pod as a whole, which few give, are the controller's to check."""
+    wrong = (
+        "(type(dyn(v)) == string && (!isQuantity(v) || quantity(v).isLessThan(quantity('0')))) || type(dyn(v)) == bool"
+    )
+    amounts = [f"c.?resources.?{kind}.orValue({{}})" for kind in ("limits", "requests")]
+    found = " + ".join(f"{a}.map(k, {a}[k]).filter(v, {wrong}).map(v, string(v))" for a in amounts)
+    return Culprits(
+        "quantity",
+        _roles(_in_containers(f"({found}).join(', ')")),
+        "is no amount of a resource; give a number with a suffix or none, for example 500m or 16Gi",
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from meshwright.placement.errors import InvalidQuantity
 from meshwright.rendering.errors import InvalidProfile, PodSecurityConflict, UnknownProfile
 from meshwright.rendering.fabric.presets import PRESETS
 from meshwright.rendering.fabric.reading import Profiles, profiles_of
@@ -171,10 +171,19 @@ def test_pod_security_tells_the_templates_faults_from_the_profiles() -> None:
         suited(job, baseline, Profiles(), list)
 
 
-def test_nonsense_for_an_amount_is_named() -> None:
-    nonsense = {"resources": {"requests": {"cpu": "many"}}}
-    with pytest.raises(InvalidQuantity, match="'many'"):
-        suited(a_job(a_role(container=nonsense)), RenderSettings(), profiles_of([TCP]), list)
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ({"resources": {"rdma/ib": "many"}}, 'resources.rdma/ib: "many" is no amount'),
+        ({"resources": {"rdma/ib": -1}}, "resources.rdma/ib: -1 is no amount"),
+        ({"sharedMemory": "64GB"}, 'sharedMemory: "64GB" is no amount'),
+        ({"hugePages": {"hugepages-2Mi": ""}}, 'hugePages.hugepages-2Mi: "" is no amount'),
+    ],
+)
+def test_nonsense_for_an_amount_is_named(field: dict[str, Any], said: str) -> None:
+    """At the operator's start, not in every pass over every job that gets the profile."""
+    with pytest.raises(InvalidProfile, match=re.escape(said)):
+        profiles_of([{"name": "ib", **field}])
 
 
 @pytest.mark.parametrize(("name", "taken"), [("tcp", True), ("mnnvl", True), ("sriov", False), ("shared", False)])

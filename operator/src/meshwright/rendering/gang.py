@@ -71,9 +71,6 @@ def request(
         avoid: nodes that are used only if nothing else will do.
         prefer: its places of before, when it is being restarted.
         profile: what is laid under its templates.
-
-    Raises:
-        InvalidQuantity: a request or limit in a template is no quantity.
     """
     world = World.of(job, 0, profile)
     roles = []

@@ -32,7 +32,6 @@ def suited(
     Raises:
         UnknownProfile: the job names a profile that there is not.
         PodSecurityConflict: its namespace would refuse its pods.
-        InvalidQuantity: a request or limit in a template is no quantity.
     """
     settings = replace(settings, profile=_profile(job, profiles, nodes))
     _check_pod_security(job, settings)

@@ -14,7 +14,8 @@ from meshwright.rendering.fabric.presets import PRESETS
 from meshwright.rendering.fabric.profile import Nics, NodeSelector, Profile
 from meshwright_api import reserved
 from meshwright_api.keys import alias_of
-from meshwright_api.reading import read
+from meshwright_api.quantity import parse
+from meshwright_api.reading import as_json, read
 
 MULTUS: Final = "k8s.v1.cni.cncf.io/networks"
 _POD_FIELDS: Final = {
@@ -120,7 +121,18 @@ def _problems(profile: Profile) -> Iterator[str]:
     for name in profile.huge_pages:
         if len(profile.huge_pages) > 1:
             yield f"hugePages.{name}: only one size can be mounted; give one"
+    yield from _amount_problems(profile)
     yield from _template_problems(profile.template)
+
+
+def _amount_problems(profile: Profile) -> Iterator[str]:
+    amounts: dict[str, object] = {f"resources.{name}": amount for name, amount in profile.resources.items()}
+    amounts |= {f"hugePages.{name}": amount for name, amount in profile.huge_pages.items()}
+    if profile.shared_memory is not None:
+        amounts["sharedMemory"] = profile.shared_memory
+    for field, amount in amounts.items():
+        if (number := parse(amount)) is None or number < 0:
+            yield f"{field}: {as_json(amount):.80} is no amount; give a number with a suffix or none, as in 1 or 64Gi"
 
 
 def _network_problems(profile: Profile, nics: Nics) -> Iterator[str]:
