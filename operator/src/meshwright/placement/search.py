@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 from typing import Final
 
 from meshwright.placement.cost import Cost
@@ -87,6 +87,8 @@ def cheapest(
         tries += _tries(tree, rooms, layout, wished, limits, cost, floor, max(1, effort.placings // layout.pods))
         if any(t.cost <= floor for t in tries):
             break
+    if layout.pods > _IMPROVED and not constraints and not limits:
+        tries += _filled(tree, rooms, capacity, layout, cost, len(tries))
     tries.sort(key=lambda t: (t.cost, t.rank))
     # Small changes know nothing of limits.
     if layout.pods <= _IMPROVED and tries[0].cost > floor and not limits:
@@ -139,6 +141,24 @@ def _tries(
                 if found[-1].cost <= floor:
                     return found
     return found
+
+
+def _filled(
+    tree: Tree, rooms: Sequence[int], capacity: Sequence[Sequence[int]], layout: Layout, cost: Cost, rank: int
+) -> Iterator[_Try]:
+    """Places node by node in the order of the tree: everywhere, and in the tightest domain that holds the gang.
+
+    Large gangs are packed in one way only; where their blocks fit nowhere whole, plain filling parts them less.
+    """
+    order = orders(layout, (), limit=1)[0]
+    level, domain = next(_homes(tree, capacity, layout.pods))
+    spans = {range(len(tree.nodes)), tree.span(level, domain)}
+    for span in sorted(spans, key=len):
+        nodes = list(islice((node for node in span for _ in range(rooms[node])), layout.pods))
+        if len(nodes) == layout.pods:
+            by_blocks = [node for _, node in sorted(zip(order.pods, nodes, strict=True))]
+            for placed in (nodes, by_blocks):
+                yield _Try(cost.total(placed), rank, order, placed)
 
 
 def _homes(tree: Tree, capacity: Sequence[Sequence[int]], pods: int) -> Iterator[tuple[int, int]]:
