@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from meshwright.picture.guessing import guess
+from meshwright.placement.errors import InvalidTopology
 from meshwright.placement.levels import own_levels, with_bandwidth
 from meshwright.placement.nodes import NodeCapacity
 from meshwright.placement.presets import PRESETS
@@ -53,7 +54,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen(arguments: argparse.Namespace) -> Chosen:
-    """Reads those flags."""
+    """Reads those flags.
+
+    Raises:
+        InvalidTopology: two of them contradict each other.
+    """
+    if arguments.topology and arguments.topology_levels:
+        raise InvalidTopology(
+            "--topology and --topology-levels cannot both be given, nor their variables; leave one out"
+        )
     return Chosen(
         arguments.topology,
         _parts(arguments.topology_levels),

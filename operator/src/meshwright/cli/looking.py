@@ -8,13 +8,14 @@ from typing import Any
 
 from kubernetes.aio.config.kube_config import list_kube_config_contexts
 
+from meshwright.cli.fabrics import SELECTOR, KnownProfiles, denied, from_config_maps
 from meshwright.cli.levels import Chosen
 from meshwright.cli.sources import Access, CannotRead, Seen
 from meshwright.cluster.api import ApiServer, Json
 from meshwright.cluster.credentials import Credentials
 from meshwright.cluster.errors import Forbidden, NotFound
 from meshwright.cluster.permissions import Permission, Scope, check
-from meshwright.cluster.resources import NODES, PODS, PRIORITY_CLASSES, TRAININGJOBS, Resource
+from meshwright.cluster.resources import CONFIGMAPS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, TRAININGJOBS, Resource
 from meshwright.kueue import read_levels
 from meshwright.picture.inventory import Inventory
 from meshwright.placement.topology import Topology
@@ -22,12 +23,19 @@ from meshwright.placement.topology import Topology
 _NEEDED = tuple(Permission("list", "", plural, "", Scope.CLUSTER) for plural in ("nodes", "pods"))
 
 
-async def look(access: Access, job: str, wanted: Chosen) -> Seen:
+async def look(access: Access, job: str, wanted: Chosen, fabrics: KnownProfiles) -> Seen:
     """Everything that placement looks at, as far as it may be seen, and perhaps one job.
+
+    Args:
+        access: the cluster.
+        job: name of that job, empty for none.
+        wanted: which levels to go by.
+        fabrics: the profiles, if they are known already.
 
     Raises:
         CannotRead: there is no such job, or Kueue's levels cannot be read.
         ClusterError: the cluster cannot be reached or refuses.
+        InvalidProfile: a profile in it cannot be used.
     """
     async with _api(access) as api:
         namespace = access.namespace or _namespace_of(access)
@@ -40,10 +48,16 @@ async def look(access: Access, job: str, wanted: Chosen) -> Seen:
             return Seen(None, namespace, found, lacks=lacks)
         nodes, pods = await _all(api, NODES), await _all(api, PODS)
         jobs = await _if_allowed(api, TRAININGJOBS) or ([found] if found else [])
-        classes = await _if_allowed(api, PRIORITY_CLASSES)
-        priorities = {each["metadata"]["name"]: int(each.get("value") or 0) for each in classes}
-        kueue = await _kueue(api, wanted) if wanted.from_kueue else None
-        return Seen(Inventory.of(nodes, pods, jobs), namespace, found, priorities, kueue)
+        namespaces = await _if_allowed(api, NAMESPACES)
+        return Seen(
+            Inventory.of(nodes, pods, jobs),
+            namespace,
+            found,
+            _values(await _if_allowed(api, PRIORITY_CLASSES)),
+            {each["metadata"]["name"]: each["metadata"].get("labels") or {} for each in namespaces},
+            fabrics if fabrics.profiles is not None else await _fabrics(api),
+            await _kueue(api, wanted) if wanted.from_kueue else None,
+        )
 
 
 @asynccontextmanager
@@ -71,6 +85,20 @@ async def _if_allowed(api: ApiServer, resource: Resource) -> list[Json]:
         return await _all(api, resource)
     except (Forbidden, NotFound):
         return []
+
+
+def _values(classes: list[Json]) -> dict[str, int]:
+    """By name. A job without a class has the default class, of several the lowest, as the API server has it."""
+    values = {each["metadata"]["name"]: int(each.get("value") or 0) for each in classes}
+    defaults = [values[each["metadata"]["name"]] for each in classes if each.get("globalDefault")]
+    return {**values, "": min(defaults, default=0)}
+
+
+async def _fabrics(api: ApiServer) -> KnownProfiles:
+    try:
+        return from_config_maps((await api.list(CONFIGMAPS, query={"labelSelector": SELECTOR})).items)
+    except Forbidden:
+        return denied()
 
 
 async def _kueue(api: ApiServer, wanted: Chosen) -> Topology:

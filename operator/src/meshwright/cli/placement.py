@@ -8,17 +8,18 @@ import sys
 from typing import Any, Final, TextIO
 
 from meshwright import settings
-from meshwright.cli import levels
+from meshwright.cli import fabrics, levels
 from meshwright.cli.sources import Access, CannotRead, Seen, documents, inventory_of, see
 from meshwright.picture.document import document
-from meshwright.picture.inventory import Inventory
+from meshwright.picture.inventory import InvalidObject, Inventory
 from meshwright.picture.job_file import NoJob, job_of
 from meshwright.picture.model import Picture
-from meshwright.picture.siting import Siting
+from meshwright.picture.siting import Rules, Siting
 from meshwright.picture.status_text import status_document, status_text
 from meshwright.picture.svg import svg
 from meshwright.picture.text import job_text, topology_text
 from meshwright.placement.errors import PlacementError
+from meshwright.rendering.errors import InvalidProfile
 from meshwright_api.errors import InvalidJob
 from meshwright_api.job import TrainingJob, parse_job
 
@@ -47,6 +48,7 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", default="", metavar="FILE", help="read nodes, pods and jobs from this file, written "
                         "by `kubectl get nodes,pods,trainingjobs -A -o json`, and not from a cluster")  # fmt: skip
     levels.add_flags(parser)
+    fabrics.add_flag(parser)
     parser.add_argument("--kubeconfig", default="", help="as for kubectl")
     parser.add_argument("--context", default="", help="as for kubectl")
     parser.add_argument("-n", "--namespace", default="", help="namespace of the job")
@@ -56,7 +58,7 @@ def run(arguments: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Runs one of the commands; returns 0, or 1 with a message if something cannot be read."""
     try:
         print(_run(arguments, err), file=out)
-    except (CannotRead, PlacementError) as error:
+    except (CannotRead, InvalidObject, InvalidProfile, PlacementError) as error:
         print(f"meshwright {arguments.command}: {error}", file=err)
         return 1
     except BrokenPipeError:  # Whoever read our output has seen enough.
@@ -78,6 +80,8 @@ def _run(arguments: argparse.Namespace, err: TextIO) -> str:
         )
     if named:
         job = _runnable(seen.job) if seen.job else _found(seen.inventory, named, seen.namespace)
+    if job and (note := seen.fabrics.note(job.spec.profile or "")):
+        print(f"note: {note}", file=err)
     siting = _siting(arguments, seen)
     return _written(arguments, siting.job(job) if job else siting.cluster())
 
@@ -93,12 +97,13 @@ def _written(arguments: argparse.Namespace, picture: Picture) -> str:
 
 def _seen(arguments: argparse.Namespace, job: str) -> Seen:
     wanted = levels.chosen(arguments)
+    known = fabrics.from_file(arguments.profiles_file) if arguments.profiles_file else fabrics.KnownProfiles()
     if not arguments.nodes:
         kubeconfig = arguments.kubeconfig or settings.default_kubeconfig(os.environ)
-        return see(Access(kubeconfig, arguments.context, arguments.namespace), job, wanted)
+        return see(Access(kubeconfig, arguments.context, arguments.namespace), job, wanted, known)
     if wanted.from_kueue:
         raise CannotRead("Kueue's levels are in the cluster, not in a file; give them with --topology-levels")
-    return Seen(inventory_of(arguments.nodes), arguments.namespace or "default")
+    return Seen(inventory_of(arguments.nodes), arguments.namespace or "default", fabrics=known)
 
 
 def _found(inventory: Inventory, name: str, namespace: str) -> TrainingJob:
@@ -136,4 +141,5 @@ def _siting(arguments: argparse.Namespace, seen: Seen) -> Siting:
     assert seen.inventory is not None
     wanted = levels.chosen(arguments)
     name, topology, guessed = levels.topology_of(wanted, seen.inventory.nodes, seen.kueue)
-    return Siting(seen.inventory, topology, name, guessed=guessed, priorities=seen.priorities)
+    rules = Rules(seen.priorities, seen.fabrics.profiles, seen.namespace_labels)
+    return Siting(seen.inventory, topology, name, rules, guessed=guessed)

@@ -11,8 +11,9 @@ from typing import Any
 
 import yaml
 
+from meshwright.cli.fabrics import KnownProfiles
 from meshwright.cli.levels import Chosen
-from meshwright.picture.inventory import Inventory
+from meshwright.picture.inventory import InvalidObject, Inventory
 from meshwright.placement.topology import Topology
 
 
@@ -41,7 +42,11 @@ class Seen:
     job: dict[str, Any] | None = None
     """The job that was asked for, as the API server has it."""
     priorities: Mapping[str, int] = field(default_factory=dict)
-    """Values of PriorityClasses, as far as they may be read."""
+    """Values of PriorityClasses, as far as they may be read; of the default class under the empty name."""
+    namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By namespace, as far as they may be read."""
+    fabrics: KnownProfiles = field(default_factory=KnownProfiles)
+    """The fabric profiles."""
     kueue: Topology | None = None
     """Kueue's levels, if they were to be read."""
     lacks: str = ""
@@ -73,27 +78,30 @@ def inventory_of(file: str) -> Inventory:
     """The nodes, pods and jobs of a file, as `kubectl get nodes,pods -A -o json` writes them.
 
     Raises:
-        CannotRead: the file cannot be read, or has no nodes.
-        InvalidQuantity: an amount is no quantity.
+        CannotRead: the file cannot be read, or has no nodes, or something in it is not as the API server has it.
     """
     objects = [document for document in documents(file) if isinstance(document, dict)]
-    found = Inventory.of_objects(objects)
+    try:
+        found = Inventory.of_objects(objects)
+    except InvalidObject as error:
+        raise CannotRead(f"{file}: {error}") from error
     if not found.nodes:
         raise CannotRead(f"{file} has no nodes; write it with: kubectl get nodes,pods -A -o json > {file}")
     return found
 
 
-def see(access: Access, job: str, wanted: Chosen) -> Seen:
+def see(access: Access, job: str, wanted: Chosen, fabrics: KnownProfiles) -> Seen:
     """What the cluster shows to this person: everything that placement looks at, and perhaps one job.
 
     Raises:
         CannotRead: the cluster cannot be reached, or there is no such job.
+        InvalidProfile: a profile in it cannot be used.
     """
     # The client takes a second to import, and files need none.
     from meshwright.cli.looking import look
     from meshwright.cluster.errors import ClusterError
 
     try:
-        return asyncio.run(look(access, job, wanted))
+        return asyncio.run(look(access, job, wanted, fabrics))
     except ClusterError as error:
         raise CannotRead(f"cannot read from the cluster: {error}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from meshwright.picture.inventory import flat
 from meshwright_api import names
 from meshwright_api.checks.features import feature_problems
 from meshwright_api.errors import InvalidJob, Problem
@@ -35,7 +36,7 @@ def job_of(documents: Iterable[object], namespace: str) -> tuple[TrainingJob, tu
         NoJob: there is none, or more than one.
         InvalidJob: it could not be run by any version.
     """
-    found = [d for d in documents if isinstance(d, Mapping) and d.get("kind") == names.KIND]
+    found = [each for kind, each in flat(documents) if kind == names.KIND]
     if len(found) != 1:
         raise NoJob(f"holds {len(found) or 'no'} TrainingJob{'s' * (len(found) > 1)}; give a file with exactly one")
     raw: dict[str, Any] = dict(found[0])

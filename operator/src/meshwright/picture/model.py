@@ -116,7 +116,7 @@ class Sited:
     reason: str = ""
     """For a job that waits: one of the reasons of `meshwright_api.names`."""
     message: str = ""
-    """What is missing, with counts."""
+    """What is missing, with counts; for one that would start, what it would like and cannot have."""
     phase: str = ""
     """Where the operator has it in its life; empty if no operator has seen it."""
     told: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from meshwright.picture.census import Seat, census
 from meshwright.picture.inventory import Inventory
@@ -14,10 +14,26 @@ from meshwright.placement.queue import judge
 from meshwright.placement.topological import TopologySolver
 from meshwright.placement.topology import Topology, Tree
 from meshwright.rendering import gang as rendering
+from meshwright.rendering.errors import Unrenderable
+from meshwright.rendering.fabric.reading import Profiles
+from meshwright.rendering.settings import RenderSettings
+from meshwright.rendering.surroundings import suited
 from meshwright.rendering.world import World
 from meshwright_api import names
 from meshwright_api.job import TrainingJob
 from meshwright_api.status import Phase
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the operator goes by beside nodes, pods and jobs."""
+
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """Values of the PriorityClasses; of the default class under the empty name."""
+    profiles: Profiles | None = field(default_factory=Profiles)
+    """Fabric profiles; None if they are not known."""
+    namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Labels of namespaces, as far as they are known."""
 
 
 class Siting:
@@ -28,9 +44,9 @@ class Siting:
         inventory: Inventory,
         topology: Topology,
         called: str,
+        rules: Rules | None = None,
         *,
         guessed: bool = False,
-        priorities: Mapping[str, int] | None = None,
     ) -> None:
         """Prepares.
 
@@ -38,15 +54,15 @@ class Siting:
             inventory: what is in the cluster.
             topology: its levels.
             called: what to call the topology.
+            rules: what else the operator goes by.
             guessed: whether it was found out from the nodes' labels.
-            priorities: values of the PriorityClasses.
         """
         self._inventory = inventory
         self._snapshot = inventory.snapshot()
         self._tree = Tree.of(topology, inventory.nodes)
         self._solver = TopologySolver(topology)
         self._called, self._guessed = called, guessed
-        self._priorities = priorities or {}
+        self._rules = rules or Rules()
 
     def cluster(self) -> Picture:
         """The cluster without a job."""
@@ -56,25 +72,48 @@ class Siting:
         """A job where its pods are; one that has none, where it would start now, or why it would not.
 
         It stands behind those that wait before it, in the order of the operator's queue.
-
-        Raises:
-            InvalidQuantity: a request in a template is no quantity.
         """
         places = self._inventory.places(job.metadata.uid)
-        request = self._request(job)
+        try:
+            request = self._request(job)
+        except Unrenderable as error:
+            # What runs keeps the profile that it started with, whatever became of it.
+            request = rendering.request(job)
+            if not places:
+                sited = replace(_sited(job, request, State.WAITS), reason=error.reason, message=str(error))
+                return self._picture(sited, {})
         if places:
             return self._placed(job, request, State.RUNS, places)
-        others = [self._request(other) for other in self._waiting() if other.metadata.uid != job.metadata.uid]
+        others = list(self._ahead(job.metadata.uid))
         answer = judge([*others, request], self._snapshot, self._solver).verdict(request.job_uid)
         if isinstance(answer, Placed):
-            return self._placed(job, request, State.WOULD_START, answer.nodes)
+            return self._placed(job, request, State.WOULD_START, answer.nodes, rendering.note(request, answer))
         found = rooms(self._tree, request, self._snapshot)
         sited = _sited(job, request, State.WAITS)
         sited = replace(sited, reason=answer.reason, message=answer.message, rooms=found)
         return self._picture(sited, {})
 
     def _request(self, job: TrainingJob) -> GangRequest:
-        return rendering.request(job, priority=self._priorities.get(job.spec.queue.priority_class_name or "", 0))
+        """As the operator asks; pods ask for what their profile gives them, too.
+
+        Raises:
+            Unrenderable: the job waits for a change of itself, of a profile or of its namespace.
+        """
+        rules, namespace, profile = self._rules, job.metadata.namespace, None
+        if rules.profiles is not None:
+            settings = RenderSettings.for_namespace(rules.namespace_labels.get(namespace, {}))
+            profile = suited(job, settings, rules.profiles, lambda: self._inventory.nodes).profile
+        priority = rules.priorities.get(job.spec.queue.priority_class_name or "", 0)
+        return rendering.request(job, priority=priority, profile=profile)
+
+    def _ahead(self, uid: str) -> Iterator[GangRequest]:
+        """The gangs that wait beside this one."""
+        for other in self._waiting():
+            if other.metadata.uid != uid:
+                try:
+                    yield self._request(other)
+                except Unrenderable:
+                    continue  # It keeps no place in the queue.
 
     def _waiting(self) -> Iterator[TrainingJob]:
         for job in self._inventory.jobs:
@@ -82,9 +121,11 @@ class Siting:
             if waits and job.metadata.uid and not self._inventory.places(job.metadata.uid):
                 yield job
 
-    def _placed(self, job: TrainingJob, request: GangRequest, state: State, places: Mapping[Member, str]) -> Picture:
+    def _placed(
+        self, job: TrainingJob, request: GangRequest, state: State, places: Mapping[Member, str], note: str = ""
+    ) -> Picture:
         found = crossings(self._tree, request, self._snapshot, places)
-        sited = replace(_sited(job, request, state), crossing=found)
+        sited = replace(_sited(job, request, state), crossing=found, message=note)
         return self._picture(sited, _seats(job, request, places, holds=state is State.RUNS))
 
     def _picture(self, sited: Sited | None, seats: Mapping[str, Seat]) -> Picture:

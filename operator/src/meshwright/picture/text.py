@@ -47,7 +47,7 @@ def job_lines(job: Sited) -> list[str]:
     if job.phase:
         lines.append(f"the operator has it as {job.phase}" + (f", {job.told}" if job.told else ""))
     if job.message:
-        lines.append(f"{job.reason}: {job.message}")
+        lines.append(f"{job.reason}: {job.message}" if job.reason else job.message)
     table: list[tuple[str, ...]] = []
     if job.crossing:
         table = [("LEVEL", "DOMAINS", "CROSSING", "WITH FIRST FIT")]
