@@ -100,6 +100,17 @@ def test_the_reason_counts_groups_domains_and_nodes_and_names_none() -> None:
     )
 
 
+def test_nodes_that_stand_nowhere_are_no_room() -> None:
+    """A gang of four finds three nodes in the topology and five beside it."""
+    strays = [a_node(f"stray{i}", gpus=8) for i in range(5)]
+    solver, gang = TopologySolver(TREE), a_grid(mesh(2, 2))
+    refused = solver.why_not(gang, a_snapshot([*nodes_of({"a": [1, 1, 1]}), *strays]))
+    assert "there is room for 3: of 3 nodes 3 with room; 5 nodes without label s left out" in refused.message
+    assert solver.why_not(gang, a_snapshot(strays)).message == (
+        "no node has the labels of the cluster's topology; 5 nodes without label s left out"
+    )
+
+
 def test_a_level_that_is_none_is_named_with_those_that_are() -> None:
     gang = a_grid(mesh(2, 2, within=[held("tensor", "rack")]))
     refused = TopologySolver(TREE).why_not(gang, a_snapshot(nodes_of({"a": [4]})))

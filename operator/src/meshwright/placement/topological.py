@@ -54,6 +54,7 @@ class TopologySolver:
         self._tree: Tree | None = None
         self._tree_nodes: tuple[NodeCapacity, ...] = ()
         self._tree_topology = topology
+        self._inside: tuple[Snapshot, Snapshot] | None = None
 
     def place(self, gang: GangRequest, snapshot: Snapshot) -> Placed | None:
         """A node for every pod of the gang, or None."""
@@ -87,7 +88,23 @@ class TopologySolver:
         closed = sum(opened.free[node.name] is not snapshot.free[node.name] for node in snapshot.nodes)
         if missing := missing_levels(tree, gang):
             return Refused(names.REASON_WAITING_FOR_CAPACITY, no_such_levels(tree, missing, self.problem))
+        if grid is not None and tree.unlabelled:
+            base = self._within(tree, grid, gang, opened, base)
         return explain(tree, grid, opened, base, closed, gang.size)
+
+    def _within(self, tree: Tree, grid: Grid, gang: GangRequest, snapshot: Snapshot, base: Refused) -> Refused:
+        """What is missing for the grid among the nodes that stand in the topology; `base` if it is nothing."""
+        if not tree.nodes:
+            message = "no node has the labels of the cluster's topology"
+            return Refused(names.REASON_WAITING_FOR_CAPACITY, message)
+        if sum(grid.rooms) >= grid.layout.pods:
+            return base
+        in_grid = {role for role, _ in grid.members}
+        roles = tuple(role for role in gang.roles if role.role in in_grid)
+        if self._inside is None or self._inside[0] is not snapshot or self._inside[1].nodes is not tree.nodes:
+            # Made once for all gangs that wait: what was counted in it is kept in it.
+            self._inside = snapshot, replace(snapshot, nodes=tree.nodes, _verdicts={})
+        return self._first_fit.why_not(replace(gang, roles=roles), self._inside[1])
 
     def _by_topology(self, gang: GangRequest) -> bool:
         return bool(gang.size and gang.layout) and (bool(self.topology.levels) or _demands(gang))
