@@ -118,11 +118,11 @@ class NodeRules:
             return Obstacle.NOT_READY
         if node.unschedulable and not self._tolerates(CORDON):
             return Obstacle.CORDONED
-        refused = [t for t in node.taints if t.effect in ("NoSchedule", "NoExecute") and not self._tolerates(t)]
-        if refused:
+        # Nodes without taints and jobs without a selector are the many: each is asked for every gang.
+        if node.taints and (refused := [t for t in node.taints if t.keeps_out and not self._tolerates(t)]):
             # A cordon shows up twice, as a field and as a taint, not always at the same moment; it is one thing.
             return Obstacle.CORDONED if refused == [CORDON] else Obstacle.TAINTED
-        if any(node.labels.get(key) != value for key, value in self.selector):
+        if self.selector and any(node.labels.get(key) != value for key, value in self.selector):
             return Obstacle.UNWANTED
         if self.terms is not None and not any(term.holds(node) for term in self.terms):
             return Obstacle.UNWANTED

@@ -36,10 +36,8 @@ def grids(gang: GangRequest, snapshot: Snapshot, tree: Tree, kind: Kind | None =
     layout, kind = gang.layout, kind or grid_kind(gang, snapshot)
     if layout is None or kind is None:
         return
-    free = snapshot.free_for(gang)
+    free, times_in, pods = snapshot.free_for(gang), kind.resources.times_in, layout.pods
     for avoid in [gang.avoid, frozenset[str]()] if gang.avoid else [gang.avoid]:
         takers = {node for node in kind.nodes if node not in avoid}
-        rooms = tuple(
-            kind.resources.times_in(free[node.name], layout.pods) if node.name in takers else 0 for node in tree.nodes
-        )
+        rooms = tuple([times_in(free[node.name], pods) if node.name in takers else 0 for node in tree.nodes])
         yield Grid(kind, kind.members, layout, tree, rooms)

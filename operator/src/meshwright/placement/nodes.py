@@ -17,6 +17,11 @@ class Taint:
     value: str
     effect: str
 
+    @property
+    def keeps_out(self) -> bool:
+        """Whether it keeps new pods out, and does not only ask for that."""
+        return self.effect in ("NoSchedule", "NoExecute")
+
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
