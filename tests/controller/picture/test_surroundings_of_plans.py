@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,20 @@ def test_a_job_without_a_class_has_the_clusters_default_class() -> None:
     inventory = Inventory.of(on_fabric(4), jobs=[first])
     assert sited(a_job(4), inventory, priorities={"low": 5}).state is State.WAITS
     assert sited(a_job(4), inventory, priorities={"low": 5, "": 9}).state is State.WOULD_START
+
+
+@pytest.mark.parametrize(("waited", "state"), [(59, State.WOULD_START), (61, State.WAITS)])
+def test_who_waits_is_passed_for_an_hour(waited: int, state: State) -> None:
+    """Of five nodes two are busy, and a gang of four waits: it keeps one place, of four nodes, and later all five."""
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    running, first = a_job(2), a_job(4, name="first", uid="1") | {"status": {"phase": "Pending"}}
+    first["metadata"]["creationTimestamp"] = (now - timedelta(minutes=waited)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    nodes = [a_node(f"n{i}") for i in range(5)]
+    pods = [a_gang_pod(0, "n0"), a_gang_pod(1, "n1")]
+    inventory = Inventory.of(nodes, pods, [running, first])
+    last = a_job(1, name="last", uid="2")
+    last["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    assert sited(last, inventory, now=now).state is state
 
 
 def test_what_is_given_up_is_said() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
 from meshwright import settings
@@ -141,5 +142,5 @@ def _siting(arguments: argparse.Namespace, seen: Seen) -> Siting:
     assert seen.inventory is not None
     wanted = levels.chosen(arguments)
     name, topology, guessed = levels.topology_of(wanted, seen.inventory.nodes, seen.kueue)
-    rules = Rules(seen.priorities, seen.fabrics.profiles, seen.namespace_labels)
+    rules = Rules(seen.priorities, seen.fabrics.profiles, seen.namespace_labels, now=datetime.now(UTC))
     return Siting(seen.inventory, topology, name, rules, guessed=guessed)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 from meshwright.picture.census import Seat, census
 from meshwright.picture.inventory import Inventory
 from meshwright.picture.model import Picture, Sited, State
 from meshwright.picture.rooms import crossings, rooms
 from meshwright.placement.model import GangRequest, Member, Placed
-from meshwright.placement.queue import judge
+from meshwright.placement.preemption import Holder
+from meshwright.placement.queue import Circumstances, judge
 from meshwright.placement.topological import TopologySolver
 from meshwright.placement.topology import Topology, Tree
 from meshwright.rendering import gang as rendering
@@ -34,6 +36,10 @@ class Rules:
     """Fabric profiles; None if they are not known."""
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Labels of namespaces, as far as they are known."""
+    now: datetime | None = None
+    """None: so late that nobody who waits may be passed any more."""
+    passing: timedelta = timedelta(hours=1)
+    """For how long a gang that waits may be passed: the operator's setting, or its default."""
 
 
 class Siting:
@@ -85,13 +91,29 @@ class Siting:
         if places:
             return self._placed(job, request, State.RUNS, places)
         others = list(self._ahead(job.metadata.uid))
-        answer = judge([*others, request], self._snapshot, self._solver).verdict(request.job_uid)
+        given = self._circumstances()
+        answer = judge([*others, request], self._snapshot, self._solver, given).verdict(request.job_uid)
         if isinstance(answer, Placed):
             return self._placed(job, request, State.WOULD_START, answer.nodes, rendering.note(request, answer))
         found = rooms(self._tree, request, self._snapshot)
         sited = _sited(job, request, State.WAITS)
         sited = replace(sited, reason=answer.reason, message=answer.message, rooms=found)
         return self._picture(sited, {})
+
+    def _circumstances(self) -> Circumstances:
+        if self._rules.now is None:
+            return Circumstances()
+        holders = {
+            job.metadata.uid: Holder(
+                job.metadata.uid, self._priority(job), job.metadata.creation_timestamp or self._rules.now
+            )
+            for job in self._inventory.jobs
+            if job.metadata.uid in self._snapshot.own
+        }
+        return Circumstances(self._rules.now, self._rules.passing, holders)
+
+    def _priority(self, job: TrainingJob) -> int:
+        return self._rules.priorities.get(job.spec.queue.priority_class_name or "", 0)
 
     def _request(self, job: TrainingJob) -> GangRequest:
         """As the operator asks; pods ask for what their profile gives them, too.
@@ -103,8 +125,7 @@ class Siting:
         if rules.profiles is not None:
             settings = RenderSettings.for_namespace(rules.namespace_labels.get(namespace, {}))
             profile = suited(job, settings, rules.profiles, lambda: self._inventory.nodes).profile
-        priority = rules.priorities.get(job.spec.queue.priority_class_name or "", 0)
-        return rendering.request(job, priority=priority, profile=profile)
+        return rendering.request(job, priority=self._priority(job), profile=profile)
 
     def _ahead(self, uid: str) -> Iterator[GangRequest]:
         """The gangs that wait beside this one."""
