@@ -84,7 +84,7 @@ def test_exit_codes_and_termination_messages(pods: Pods) -> None:
         "missing": {"command": ["/no/such/program"]},
         "not-in-path": {"command": ["no-such-program"]},
         "own-path": {"command": ["sh", "-c", "printf 0123456789 > /tmp/last-$0; exit 1", "words"]},
-        "from-log": {"command": ["sh", "-c", "echo first; echo last >&2; exit 1"], **fallback},
+        "from-log": {"command": ["sh", "-c", "echo first; sleep 0.5; echo last >&2; exit 1"], **fallback},
         "file-wins": {"command": ["sh", "-c", "echo log; echo file > /dev/termination-log; exit 1"], **fallback},
         "no-error": {"command": ["sh", "-c", "echo log"], **fallback},
         "long-file": {"command": _python("open('/dev/termination-log', 'w').write('a' * 5000 + 'z')")},
