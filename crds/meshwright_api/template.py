@@ -47,6 +47,24 @@ class Resources(ApiModel):
     """Requests by resource name."""
 
 
+class Capabilities(ApiModel):
+    """What a container may do beside what all may."""
+
+    add: tuple[str, ...] = ()
+    """Capabilities to add."""
+    drop: tuple[str, ...] = ()
+    """Capabilities to take away."""
+
+
+class SecurityContext(ApiModel):
+    """With which rights a container, or a pod, runs."""
+
+    capabilities: Capabilities | None = None
+    """Of a container."""
+    seccomp_profile: FreeForm | None = None
+    """Which system calls it may use."""
+
+
 class Container(ApiModel):
     """A container, as in a Pod."""
 
@@ -64,6 +82,10 @@ class Container(ApiModel):
     """Volumes mounted in the container."""
     resources: Resources | None = None
     """What the container asks for."""
+    ports: tuple[FreeForm, ...] = ()
+    """Ports, as in a Pod."""
+    security_context: SecurityContext | None = None
+    """Rights of the container, as in a Pod."""
 
     @property
     def gpu_limit(self) -> object:
@@ -86,6 +108,8 @@ class TemplateVolume(ApiModel):
 
     name: Annotated[str, Field(min_length=1)]
     """Name of the volume."""
+    host_path: FreeForm | None = None
+    """Source: a folder of the node."""
 
 
 class Requirement(ApiModel):
@@ -159,6 +183,8 @@ class PodSpec(ApiModel):
     """Taints that the pods put up with, as in a Pod."""
     resources: Resources | None = None
     """What the pod asks for as a whole."""
+    security_context: SecurityContext | None = None
+    """Rights of the pod, as in a Pod."""
     overhead: AnyValues | None = None
     """What the pod takes beside its containers."""
     restart_policy: str | None = None
