@@ -316,7 +316,7 @@ def reason(gang: GangRequest, nodes: Sequence[NodeCapacity], topology: Topology 
 
 def test_reasons_say_what_is_missing_in_counts() -> None:
     nodes = nodes_of({"a": [1, 1, 1], "b": [1]})
-    assert "4 of 4 pods, but not in equal parts (balanced)" in reason(
+    assert "room for 4 pods, 4 are asked for, but not in equal parts (balanced)" in reason(
         gang_of(replace(compact(4), balanced=True)), [*nodes]
     )
     assert "needs 2 times 2 pods under one leaf (tensor)" in reason(gang_of(mesh(2, 2, spread="leaf")), nodes)

@@ -44,8 +44,8 @@ def explain(tree: Tree, grid: Grid | None, snapshot: Snapshot, base: Refused, cl
         message = _sentence(tree, grid.rooms, grid.layout, grid.kind, blocking, snapshot)
     elif grid.layout.balanced and len(grid.members) == size:
         message = (
-            f"there is room for {sum(grid.rooms)} of {grid.layout.pods} pods, but not in equal parts (balanced): no "
-            f"choice of domains takes the same number of pods in each, at every level"
+            f"there is room for {sum(grid.rooms)} pods, {grid.layout.pods} are asked for, but not in equal parts "
+            "(balanced): no choice of domains takes the same number of pods in each, at every level"
         )
     else:
         message = base.message
