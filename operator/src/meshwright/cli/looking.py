@@ -10,7 +10,7 @@ from kubernetes.aio.config.kube_config import list_kube_config_contexts
 
 from meshwright.cli.fabrics import SELECTOR, KnownProfiles, denied, from_config_maps
 from meshwright.cli.levels import Chosen
-from meshwright.cli.sources import Access, CannotRead, Seen
+from meshwright.cli.seen import Access, CannotRead, Seen
 from meshwright.cluster.api import ApiServer, Json
 from meshwright.cluster.credentials import Credentials
 from meshwright.cluster.errors import Forbidden, NotFound

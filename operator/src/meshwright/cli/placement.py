@@ -10,7 +10,8 @@ from typing import Any, Final, TextIO
 
 from meshwright import settings
 from meshwright.cli import fabrics, levels
-from meshwright.cli.sources import Access, CannotRead, Seen, documents, inventory_of, see
+from meshwright.cli.seen import Access, CannotRead, Seen
+from meshwright.cli.sources import documents, inventory_of, see
 from meshwright.picture.document import document
 from meshwright.picture.inventory import InvalidObject, Inventory
 from meshwright.picture.job_file import NoJob, job_of
