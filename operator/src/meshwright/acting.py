@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from meshwright.cluster.api import ApiServer, Json
 from meshwright.cluster.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
@@ -28,6 +28,9 @@ from meshwright_api import names
 __all__ = ["Refused", "carry_out", "load_plan", "store_plan"]
 
 logger = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 128
+"""Calls of one pass that wait for a connection or an answer; more than the client has in flight."""
 
 
 async def carry_out(api: ApiServer, known: KnownJob, actions: Sequence[Action], now: datetime) -> None:
@@ -51,11 +54,22 @@ async def carry_out(api: ApiServer, known: KnownJob, actions: Sequence[Action], 
 
 
 async def _all(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Runs all to their end, then raises the first error: a call that is cut off may have been carried out."""
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
+    """Runs all to their end, then raises the first error: a call that is cut off may have been carried out.
+
+    The next call is made when one has ended: the first pods of a large gang need not wait until all are rendered.
+    """
+    waiting, errors = iter(calls), list[Exception]()
+
+    async def work() -> None:
+        for call in waiting:
+            try:
+                await call
+            except Exception as error:
+                errors.append(error)
+
+    await asyncio.gather(*(work() for _ in range(_AT_ONCE)))
+    if errors:
+        raise errors[0]
 
 
 async def _create_pod(api: ApiServer, known: KnownJob, action: CreatePod, now: datetime) -> None:

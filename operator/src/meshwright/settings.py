@@ -86,7 +86,7 @@ class Settings:
     log_level: str = _setting("INFO", "least level that is logged")
     decision_log_dir: str = _setting("", "folder for observations, to be decided again by `meshwright replay`")
 
-    api_concurrency: int = _setting(32, "requests to the API server in flight at once")
+    api_concurrency: int = _setting(64, "requests to the API server in flight at once")
     api_timeout_seconds: float = _setting(30.0, "after how long a request counts as lost")
     workers: int = _setting(16, "jobs worked on at once")
     resync_seconds: float = _setting(60.0, "how often all jobs are listed and looked at again")

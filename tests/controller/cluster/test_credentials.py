@@ -156,3 +156,19 @@ class TestKopfSession:
 
 def test_the_token_is_looked_at_more_often_than_it_is_rotated() -> None:
     assert module.RELOAD_SECONDS <= 60  # A projected token lives ten minutes at least, and is rotated at 80 %.
+
+
+@pytest.mark.parametrize(("no_proxy", "expected"), [("", "http://proxy:3128"), ("api.example.org", None)])
+async def test_a_proxy_of_the_environment_is_looked_up_once_and_no_file_of_passwords_ever(
+    no_proxy: str, expected: str | None, kubeconfig: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("https_proxy", "no_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    monkeypatch.setenv("NO_PROXY", no_proxy)
+    client = (await Credentials.find(kubeconfig("https://api.example.org:6443", token="t"))).client()
+    assert client.rest_client.proxy == expected
+    session = client.rest_client._create_pool_manager()
+    assert session.trust_env is False, "with it aiohttp looks for a netrc file at every request, in a thread"
+    await session.close()
+    await client.close()

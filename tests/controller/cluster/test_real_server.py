@@ -150,7 +150,7 @@ async def test_pods_are_copied_and_followed_over_pages(
         await eventually(lambda: cpu() == 6000)
         await api.delete(PODS, namespace, "p5", uid=last["metadata"]["uid"], grace_seconds=0)
         await eventually(lambda: cpu() == 5000)
-        cluster.restart_api()
+        await asyncio.to_thread(cluster.restart_api)  # meanwhile the loop hears that its connections are gone
         await make("p6")
         await eventually(lambda: cpu() == 6000, within=20)
     assert cache.reflectors[0].relists == 0, "after a restart the watch goes on from its version"

@@ -11,6 +11,8 @@ import logging
 import ssl
 import time
 from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes.aio import config
@@ -75,7 +77,13 @@ class Credentials:
         return header != self._header
 
     def client(self) -> ApiClient:
-        """A client that trusts the cluster's CA; the caller sends the header and closes the client."""
+        """A client that trusts the cluster's CA; the caller sends the header and closes the client.
+
+        A proxy that the environment names is looked up here, once. Left to the session, that would be done for every
+        request, with a file of passwords read in a thread besides: more work than the request itself.
+        """
+        self.configuration.client_session_kwargs = {"trust_env": False}
+        self.configuration.proxy = self.configuration.proxy or _proxy_for(self.server)
         return ApiClient(self.configuration)
 
     def session(self) -> aiohttp.ClientSession:
@@ -133,6 +141,12 @@ class Credentials:
 
 async def _load_service_account(configuration: Configuration) -> None:
     config.load_incluster_config(configuration, try_refresh_token=False)  # type: ignore[no-untyped-call]
+
+
+def _proxy_for(server: str) -> str | None:
+    """What HTTPS_PROXY and NO_PROXY say of a server."""
+    parts = urlsplit(server)
+    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
 
 
 def _kubeconfig_loader(kubeconfig: str, context: str | None) -> Loader:

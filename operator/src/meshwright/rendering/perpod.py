@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 Path = tuple[str | int, ...]
@@ -56,9 +57,13 @@ class Stencil:
         numbers = [[list(path), pattern] for path, pattern in self.numbers]
         return {**document, "perPodNumbers": numbers} if numbers else document
 
+    @cached_property
+    def _text(self) -> str:
+        return json.dumps(self.manifest)
+
     def fill(self, values: Mapping[str, str]) -> dict[str, Any]:
         """A manifest of its own with every place filled in."""
-        manifest: dict[str, Any] = json.loads(json.dumps(self.manifest))
+        manifest: dict[str, Any] = json.loads(self._text)
         for path, pattern in self.places:
             _put(manifest, path, pattern.format_map(values))
         for path, pattern in self.numbers:
