@@ -18,7 +18,7 @@ def test_defaults_are_usable() -> None:
 def test_flags_come_before_the_environment_and_that_before_defaults() -> None:
     env = {"MESHWRIGHT_WORKERS": "3", "MESHWRIGHT_LOG_FORMAT": "text"}
     settings = parse(["--workers", "5"], env)
-    assert (settings.workers, settings.log_format, settings.api_concurrency) == (5, "text", 32)
+    assert (settings.workers, settings.log_format, settings.api_concurrency) == (5, "text", 64)
 
 
 def test_namespaces_are_a_list() -> None:
