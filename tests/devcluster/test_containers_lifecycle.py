@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from devcluster.cluster import Cluster
-from devcluster.containers import cgroups, requirements
-from devcluster.containers.images import node_images
+from devcluster.containers import cgroups
 from devcluster.containers.node import ContainerNodeSettings
 from devcluster.images.build import Images
 from devcluster.node.testing import Client, Pods, eventually
@@ -32,14 +31,13 @@ def processes(marker: str) -> list[int]:
     return found
 
 
-def test_a_node_without_power_and_a_killed_supervisor_leave_no_process_behind(tmp_path: Path) -> None:
-    if problem := requirements.why_not():
-        pytest.skip(problem)
-    images = node_images()
+def test_a_node_without_power_and_a_killed_supervisor_leave_no_process_behind(
+    tmp_path: Path, container_images: Path
+) -> None:
     cluster = Cluster.start(tmp_path / "cluster", private_network=True)
     try:
         nodes = cluster.container_nodes
-        nodes.start(2, ContainerNodeSettings(images=images, labels={"which": "any"}))
+        nodes.start(2, ContainerNodeSettings(images=container_images, labels={"which": "any"}))
         cluster.create_namespace("here")
         client = Client(cluster)
         pods = Pods(client, "here", {"which": "any"}, Images().operator_reference)

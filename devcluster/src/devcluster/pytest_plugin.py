@@ -40,21 +40,25 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def container_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A control plane of its own with two container nodes of 4 GPUs (in name), shared by the whole session."""
-    problem, images = requirements.why_not(), Path()
+def container_images() -> Path:
+    """What container nodes get their images from; skips where the machine cannot run any."""
+    problem = requirements.why_not()
     if not problem:
         try:
-            images = node_images()
+            return node_images()
         except ImageError as error:  # a disk that is too small, an index out of reach
             problem = str(error)
-    if problem and os.environ.get(requirements.WISH) == "required":
+    if os.environ.get(requirements.WISH) == "required":
         pytest.fail(problem, pytrace=False)
-    if problem:
-        pytest.skip(problem)
+    pytest.skip(problem)
+
+
+@pytest.fixture(scope="session")
+def container_cluster(container_images: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A control plane of its own with two container nodes of 4 GPUs (in name), shared by the whole session."""
     folder = tmp_path_factory.mktemp("container-cluster")
     with Cluster.start(folder, private_network=True, node_monitor_grace_seconds=16) as started:
-        started.container_nodes.start(2, ContainerNodeSettings(images=images, gpus=4))
+        started.container_nodes.start(2, ContainerNodeSettings(images=container_images, gpus=4))
         yield started
 
 
