@@ -19,16 +19,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from meshwright.placement.capacity import PodUse, snapshot
-from meshwright.placement.eligibility import NodeRules, Obstacle
-from meshwright.placement.layout import Axis, Layout, Within
 from meshwright.placement.model import GangRequest, Placed, RoleRequest, Snapshot
-from meshwright.placement.nodes import NodeCapacity, Taint
-from meshwright.placement.requests import ONE_POD
-from meshwright.placement.resources import Resources
-from meshwright.placement.room import units, usable
-from meshwright.placement.topological import TopologySolver
-from meshwright.placement.topology import Level, Topology, Tree
+from meshwright.placement.nesting.layout import Axis, Layout, Within
+from meshwright.placement.nesting.room import units, usable
+from meshwright.placement.nesting.solver import TopologySolver
+from meshwright.placement.supply.capacity import PodUse, snapshot
+from meshwright.placement.supply.eligibility import NodeRules, Obstacle
+from meshwright.placement.supply.nodes import NodeCapacity, Taint
+from meshwright.placement.supply.requests import ONE_POD
+from meshwright.placement.supply.resources import Resources
+from meshwright.placement.topology.tree import Level, Topology, Tree
 
 SLICES, MEMBERS = "slices", "members"
 _UNLIMITED = 2**31

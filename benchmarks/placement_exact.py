@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from ortools.sat.python import cp_model
 
 from benchmarks.placement_instances import Instance
-from meshwright.placement.layout import Axis, Layout, Pattern
-from meshwright.placement.nodes import NodeCapacity
-from meshwright.placement.topology import Level, Topology
+from meshwright.placement.nesting.layout import Axis, Layout, Pattern
+from meshwright.placement.supply.nodes import NodeCapacity
+from meshwright.placement.topology.tree import Level, Topology
 
 
 @dataclass(frozen=True)

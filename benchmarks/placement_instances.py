@@ -6,11 +6,11 @@ import random
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from meshwright.placement.layout import Axis, Layout, Pattern, Within
 from meshwright.placement.model import GangRequest, RoleRequest, Snapshot
-from meshwright.placement.nodes import NodeCapacity
-from meshwright.placement.resources import Resources
-from meshwright.placement.topology import HOSTNAME, Level, Topology
+from meshwright.placement.nesting.layout import Axis, Layout, Pattern, Within
+from meshwright.placement.supply.nodes import NodeCapacity
+from meshwright.placement.supply.resources import Resources
+from meshwright.placement.topology.tree import HOSTNAME, Level, Topology
 
 GPUS = 8
 TOPOLOGY = Topology((Level("spine", "spine", 0.25), Level("leaf", "leaf", 0.5), Level("node", HOSTNAME, 1.0)))

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 from benchmarks.placement_exact import exact
 from benchmarks.placement_instances import TOPOLOGY, Instance, small
-from meshwright.placement.cost import Cost
 from meshwright.placement.model import Member
+from meshwright.placement.nesting.cost import Cost
+from meshwright.placement.nesting.solver import TopologySolver
 from meshwright.placement.solver import FirstFit
-from meshwright.placement.topological import TopologySolver
-from meshwright.placement.topology import Tree
+from meshwright.placement.topology.tree import Tree
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from meshwright.picture.inventory import Inventory
 from meshwright.picture.job_file import job_of
 from meshwright.picture.siting import Siting
 from meshwright.picture.svg import svg
-from meshwright.placement.presets import PRESETS
+from meshwright.placement.topology.presets import PRESETS
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 LABELS = ("fabric.topograph.run/tier-2", "fabric.topograph.run/tier-1", "fabric.topograph.run/tier-0")

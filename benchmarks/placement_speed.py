@@ -20,12 +20,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from benchmarks.placement_instances import GPUS, TOPOLOGY, gang
-from meshwright.placement.layout import Axis, Layout, Pattern, Within
 from meshwright.placement.model import Snapshot
-from meshwright.placement.nodes import NodeCapacity
-from meshwright.placement.resources import Resources
-from meshwright.placement.topological import TopologySolver
-from meshwright.placement.topology import HOSTNAME
+from meshwright.placement.nesting.layout import Axis, Layout, Pattern, Within
+from meshwright.placement.nesting.solver import TopologySolver
+from meshwright.placement.supply.nodes import NodeCapacity
+from meshwright.placement.supply.resources import Resources
+from meshwright.placement.topology.tree import HOSTNAME
 
 GOALS = {640: None, 2500: None, 5000: 50.0, 15000: 200.0}
 

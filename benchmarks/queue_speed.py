@@ -21,9 +21,9 @@ from typing import Any
 from meshwright.cluster.caches import NodeCache, PodCache
 from meshwright.cluster.projection import PodRecord, project_node
 from meshwright.gang_queue import GangQueue
-from meshwright.placement.capacity import PodUse
 from meshwright.placement.model import GangRequest, Refused, Reservation, RoleRequest
-from meshwright.placement.resources import Resources
+from meshwright.placement.supply.capacity import PodUse
+from meshwright.placement.supply.resources import Resources
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 POD = Resources(cpu=8000, memory=2**34, gpus=8, pods=1)

@@ -16,9 +16,9 @@ from typing import Any
 from benchmarks.figures import figure
 from benchmarks.scale.api import added
 from benchmarks.scale.ground import CONTROLLERS, CORE, JOBS, SCHEDULER, Ground, a_job, ground
-from meshwright.placement.capacity import snapshot
-from meshwright.placement.nodes import NodeCapacity
 from meshwright.placement.solver import FirstFit
+from meshwright.placement.supply.capacity import snapshot
+from meshwright.placement.supply.nodes import NodeCapacity
 from meshwright.rendering import gang as rendering
 from meshwright_api.job import parse_job
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from meshwright.placement.presets import PRESETS
+from meshwright.placement.topology.presets import PRESETS
 from meshwright.settings import KUEUE, Settings, parse
 from tests.charts.rendering import CHART, helm, of_kind, render
 

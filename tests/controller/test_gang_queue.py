@@ -11,7 +11,7 @@ import pytest
 from meshwright.cluster.caches import NodeCache, PodCache
 from meshwright.gang_queue import GangQueue
 from meshwright.placement.model import GangRequest, Placed, Refused, Reservation, Snapshot
-from meshwright.placement.preemption import Holder
+from meshwright.placement.queueing.preemption import Holder
 from meshwright.placement.solver import FirstFit
 from tests.controller.placement.clusters import T0, a_gang, a_gang_pod, a_reservation, a_role
 

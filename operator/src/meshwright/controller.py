@@ -19,8 +19,8 @@ from meshwright.jobs import Jobs
 from meshwright.kueue import read_levels
 from meshwright.lifecycle.phases import TERMINAL
 from meshwright.lookups import Lookups
-from meshwright.placement.topological import TopologySolver
-from meshwright.placement.topology import Topology
+from meshwright.placement.nesting.solver import TopologySolver
+from meshwright.placement.topology.tree import Topology
 from meshwright.progress import ProgressBoard
 from meshwright.reconcile import Recorder, Surroundings, reconcile
 from meshwright.restoring import restore_reservation

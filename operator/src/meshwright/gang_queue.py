@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from meshwright.cluster.caches import NodeCache, PodCache
-from meshwright.placement.capacity import PodUse
-from meshwright.placement.ledger import Ledger
 from meshwright.placement.model import GangRequest, Placed, Refused, Reservation
-from meshwright.placement.nodes import NodeCapacity
-from meshwright.placement.preemption import Holder
-from meshwright.placement.queue import Circumstances, Judgement, Shape, judge
+from meshwright.placement.queueing.preemption import Holder
+from meshwright.placement.queueing.queue import Circumstances, Judgement, Shape, judge
 from meshwright.placement.reasons import yielded
 from meshwright.placement.solver import FirstFit, Solver
+from meshwright.placement.supply.capacity import PodUse
+from meshwright.placement.supply.ledger import Ledger
+from meshwright.placement.supply.nodes import NodeCapacity
 
 PASSING: Final = timedelta(hours=1)
 """For how long after its job was made a waiting gang may be passed by others."""

@@ -9,8 +9,8 @@ from meshwright.cluster.api import ApiServer
 from meshwright.cluster.errors import Forbidden, NotFound
 from meshwright.cluster.resources import Resource
 from meshwright.placement.errors import InvalidTopology
-from meshwright.placement.levels import kueue_levels, with_bandwidth
-from meshwright.placement.topology import Topology
+from meshwright.placement.topology.levels import kueue_levels, with_bandwidth
+from meshwright.placement.topology.tree import Topology
 
 GROUP: Final = "kueue.x-k8s.io"
 

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar, cast
 from meshwright.cluster.api import ApiServer, Json
 from meshwright.cluster.errors import Forbidden, NotFound
 from meshwright.cluster.resources import NAMESPACES, PRIORITY_CLASSES, RESOURCEQUOTAS, Resource
-from meshwright.placement.quota import Quota
+from meshwright.placement.queueing.quota import Quota
 from meshwright_api import names
 
 REMEMBERED_SECONDS: Final = 60.0

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from meshwright.lifecycle.model import Pod
 from meshwright.placement.model import GangRequest
-from meshwright.placement.quota import Claims, Quota, shortage
+from meshwright.placement.queueing.quota import Claims, Quota, shortage
 
 
 class Promises:

@@ -30,8 +30,8 @@ from meshwright.lookups import Lookups, Rank
 from meshwright.observing import observe, read_job
 from meshwright.pace import Pace
 from meshwright.placement.model import Placed
-from meshwright.placement.preemption import Holder
-from meshwright.placement.quota import Quota
+from meshwright.placement.queueing.preemption import Holder
+from meshwright.placement.queueing.quota import Quota
 from meshwright.progress import ProgressBoard
 from meshwright.quotas import Promises
 from meshwright.rendering import gang as rendering

@@ -6,7 +6,7 @@ from meshwright.acting import load_plan
 from meshwright.jobs import KnownJob
 from meshwright.lifecycle.phases import TERMINAL
 from meshwright.observing import read_job
-from meshwright.placement.preemption import Holder
+from meshwright.placement.queueing.preemption import Holder
 from meshwright.reconcile import Surroundings
 from meshwright.rendering import gang as rendering
 from meshwright_api.status import Cause

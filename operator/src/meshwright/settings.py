@@ -18,9 +18,9 @@ import yaml
 from meshwright.logs import LogFormat
 from meshwright.metrics import operator_version
 from meshwright.placement.errors import InvalidTopology
-from meshwright.placement.levels import own_levels, with_bandwidth
-from meshwright.placement.presets import PRESETS
-from meshwright.placement.topology import Topology
+from meshwright.placement.topology.levels import own_levels, with_bandwidth
+from meshwright.placement.topology.presets import PRESETS
+from meshwright.placement.topology.tree import Topology
 from meshwright.rendering.errors import InvalidProfile
 from meshwright.rendering.fabric.reading import Profiles, profiles_of
 from meshwright.rendering.settings import RenderSettings

@@ -9,7 +9,7 @@ from meshwright.cluster.api import ApiServer
 from meshwright.cluster.caches import NodeCache, PodCache, live_gang
 from meshwright.cluster.projection import NodeRecord, PodRecord, project_node, project_pod
 from meshwright.lifecycle.model import Identity, Job
-from meshwright.placement.capacity import PodUse
+from meshwright.placement.supply.capacity import PodUse
 from meshwright_api import names
 from tests.controller.cluster.builders import JOB, JOB_UID, a_member, a_node, a_pod
 from tests.controller.cluster.stub_kube import StubKube

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from meshwright.cluster.projection import NodeRecord, PodRecord, project_node, project_pod
 from meshwright.lifecycle.model import Identity, Pod, PodState
-from meshwright.placement.resources import Resources
+from meshwright.placement.supply.resources import Resources
 from meshwright_api import names
 from tests.controller.cluster.builders import JOB, JOB_UID, a_member, a_node, a_pod, container
 

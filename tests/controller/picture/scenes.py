@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from meshwright.picture.inventory import Inventory
-from meshwright.placement.topology import HOSTNAME, Level, Topology
+from meshwright.placement.topology.tree import HOSTNAME, Level, Topology
 from meshwright_api import names
 from meshwright_api.job import TrainingJob, parse_job
 

@@ -12,9 +12,9 @@ from meshwright.picture.inventory import Inventory
 from meshwright.picture.job_file import job_of
 from meshwright.picture.model import Domain, Gpus, State, ranges
 from meshwright.picture.siting import Siting
-from meshwright.placement.nodes import NodeCapacity
-from meshwright.placement.presets import PRESETS
-from meshwright.placement.topology import Level, Topology, Tree
+from meshwright.placement.supply.nodes import NodeCapacity
+from meshwright.placement.topology.presets import PRESETS
+from meshwright.placement.topology.tree import Level, Topology, Tree
 from meshwright_api import names
 from tests.controller.picture.scenes import (
     TOPOLOGY,

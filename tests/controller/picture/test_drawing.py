@@ -17,7 +17,7 @@ from meshwright.picture.job_file import job_of
 from meshwright.picture.siting import Siting
 from meshwright.picture.svg import svg
 from meshwright.picture.text import amount, job_text, topology_text
-from meshwright.placement.presets import PRESETS
+from meshwright.placement.topology.presets import PRESETS
 from tests.controller.picture.scenes import TOPOLOGY, a_job, a_mesh_job, a_node, a_pod, parsed, two_by_two_by_two
 
 GOLDEN = Path(__file__).parent / "golden"

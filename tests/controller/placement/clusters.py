@@ -8,12 +8,12 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 
-from meshwright.placement.capacity import PodUse, snapshot
-from meshwright.placement.eligibility import ANYWHERE, NodeRules
 from meshwright.placement.model import GangRequest, Member, Reservation, RoleRequest, Snapshot
-from meshwright.placement.nodes import NodeCapacity
-from meshwright.placement.requests import ONE_POD
-from meshwright.placement.resources import Resources
+from meshwright.placement.supply.capacity import PodUse, snapshot
+from meshwright.placement.supply.eligibility import ANYWHERE, NodeRules
+from meshwright.placement.supply.nodes import NodeCapacity
+from meshwright.placement.supply.requests import ONE_POD
+from meshwright.placement.supply.resources import Resources
 from meshwright_api import names
 
 # Small examples find what there is to find. The machine may be busy, so no example fails for being slow.

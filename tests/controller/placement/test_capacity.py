@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.placement.capacity import PodUse
 from meshwright.placement.model import Placed, Snapshot
-from meshwright.placement.resources import Resources
+from meshwright.placement.supply.capacity import PodUse
+from meshwright.placement.supply.resources import Resources
 from tests.controller.placement.clusters import a_gang, a_gang_pod, a_node, a_pod, a_reservation, a_role, a_snapshot
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from meshwright.placement.eligibility import NodeRules, Obstacle
-from meshwright.placement.nodes import NodeCapacity
+from meshwright.placement.supply.eligibility import NodeRules, Obstacle
+from meshwright.placement.supply.nodes import NodeCapacity
 from tests.controller.placement.clusters import a_node
 
 

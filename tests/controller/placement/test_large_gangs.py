@@ -8,12 +8,12 @@ import pytest
 
 from benchmarks.placement_instances import GPUS, TOPOLOGY, gang
 from benchmarks.placement_speed import cluster
-from meshwright.placement.cost import Cost
-from meshwright.placement.layout import Axis, Layout, Pattern
 from meshwright.placement.model import Placed
+from meshwright.placement.nesting.cost import Cost
+from meshwright.placement.nesting.layout import Axis, Layout, Pattern
+from meshwright.placement.nesting.solver import TopologySolver
 from meshwright.placement.solver import FirstFit
-from meshwright.placement.topological import TopologySolver
-from meshwright.placement.topology import Tree
+from meshwright.placement.topology.tree import Tree
 
 ROOM = cluster(2000, random.Random(5))
 TREE = Tree.of(TOPOLOGY, ROOM.nodes)

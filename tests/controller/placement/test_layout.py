@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.placement.cost import Cost
 from meshwright.placement.errors import InvalidLayout
-from meshwright.placement.layout import Axis, Layout, Pattern, Within
-from meshwright.placement.topology import HOSTNAME, Level, Topology, Tree
+from meshwright.placement.nesting.cost import Cost
+from meshwright.placement.nesting.layout import Axis, Layout, Pattern, Within
+from meshwright.placement.topology.tree import HOSTNAME, Level, Topology, Tree
 from tests.controller.placement.clusters import a_few, a_node
 
 MESH = (Axis("pipeline", 4, 1.0, Pattern.NEIGHBOURS), Axis("data", 4, 2.0), Axis("tensor", 8, 3.0))

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.cluster.caches import NodeCache, PodCache
-from meshwright.placement.capacity import PodUse, snapshot
-from meshwright.placement.eligibility import ANYWHERE, NodeRules
-from meshwright.placement.ledger import Ledger
 from meshwright.placement.model import Reservation, Snapshot
+from meshwright.placement.supply.capacity import PodUse, snapshot
+from meshwright.placement.supply.eligibility import ANYWHERE, NodeRules
+from meshwright.placement.supply.ledger import Ledger
 from tests.controller.placement.clusters import a_gang_pod, a_node, a_pod, a_reservation, amount
 
 NO_SERVER: Any = None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from meshwright.placement.errors import InvalidTopology
-from meshwright.placement.levels import kueue_levels, own_levels, with_bandwidth
-from meshwright.placement.presets import PRESETS
-from meshwright.placement.topology import HOSTNAME
+from meshwright.placement.topology.levels import kueue_levels, own_levels, with_bandwidth
+from meshwright.placement.topology.presets import PRESETS
+from meshwright.placement.topology.tree import HOSTNAME
 
 
 def names(*texts: str) -> list[tuple[str, str]]:

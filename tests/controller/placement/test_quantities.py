@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.placement.errors import InvalidQuantity
-from meshwright.placement.quantities import MAX, millis, units
+from meshwright.placement.supply.quantities import MAX, millis, units
 from tests.controller.placement.clusters import a_few
 
 

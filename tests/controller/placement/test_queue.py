@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.placement.eligibility import NodeRules
 from meshwright.placement.model import GangRequest, Placed, Refused, Snapshot
-from meshwright.placement.queue import judge
-from meshwright.placement.resources import NOTHING
+from meshwright.placement.queueing.queue import judge
 from meshwright.placement.solver import FirstFit, Solver
+from meshwright.placement.supply.eligibility import NodeRules
+from meshwright.placement.supply.resources import NOTHING
 from meshwright_api.names import REASON_WAITING_FOR_CAPACITY, REASON_WAITING_FOR_TURN
 from tests.controller.placement.clusters import a_few, a_gang, a_node, a_pod, a_reservation, a_role, a_snapshot
 from tests.controller.placement.test_solver import gangs, snapshots, taken

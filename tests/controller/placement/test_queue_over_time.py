@@ -15,12 +15,12 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.placement.eligibility import NodeRules
-from meshwright.placement.ledger import Ledger
 from meshwright.placement.model import GangRequest
-from meshwright.placement.preemption import Holder, by_cost, fewest
-from meshwright.placement.queue import Circumstances, judge
+from meshwright.placement.queueing.preemption import Holder, by_cost, fewest
+from meshwright.placement.queueing.queue import Circumstances, judge
 from meshwright.placement.solver import FirstFit
+from meshwright.placement.supply.eligibility import NodeRules
+from meshwright.placement.supply.ledger import Ledger
 from tests.controller.placement.clusters import T0, a_gang, a_node, a_reservation, a_role, a_snapshot
 
 POOLS = {"a": 5, "b": 3}

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from meshwright.lifecycle.model import Identity, Pod, PodState
-from meshwright.placement.claims import Claim
 from meshwright.placement.model import GangRequest, RoleRequest
-from meshwright.placement.quota import Quota, shortage
-from meshwright.placement.resources import NOTHING
+from meshwright.placement.queueing.claims import Claim
+from meshwright.placement.queueing.quota import Quota, shortage
+from meshwright.placement.supply.resources import NOTHING
 from meshwright.quotas import Promises
 from tests.controller.placement.clusters import a_gang
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from meshwright.placement.errors import InvalidQuantity
-from meshwright.placement.requests import pod_requests
-from meshwright.placement.resources import Resources
+from meshwright.placement.supply.requests import pod_requests
+from meshwright.placement.supply.resources import Resources
 
 
 def c(name: str = "c", *, sidecar: bool = False, limits: Any = None, **requests: object) -> dict[str, Any]:

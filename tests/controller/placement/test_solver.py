@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.placement.eligibility import NodeRules
 from meshwright.placement.model import GangRequest, Placed, Snapshot
-from meshwright.placement.resources import NOTHING, Resources
 from meshwright.placement.solver import FirstFit
+from meshwright.placement.supply.eligibility import NodeRules
+from meshwright.placement.supply.resources import NOTHING, Resources
 from tests.controller.placement import oracle
 from tests.controller.placement.clusters import (
     a_few,

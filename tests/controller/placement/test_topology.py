@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from meshwright.placement.errors import InvalidTopology
-from meshwright.placement.presets import PRESETS
-from meshwright.placement.topology import HOSTNAME, Level, Topology, Tree
+from meshwright.placement.topology.presets import PRESETS
+from meshwright.placement.topology.tree import HOSTNAME, Level, Topology, Tree
 from tests.controller.placement.clusters import a_node
 
 FABRICS = json.loads((Path(__file__).parent / "vectors" / "fabrics.json").read_text())["fabrics"]

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.placement.layout import Axis, Layout, Pattern, Within, compact
 from meshwright.placement.model import GangRequest, Member, Placed, Refused, Snapshot
-from meshwright.placement.nodes import NodeCapacity
-from meshwright.placement.queue import judge
+from meshwright.placement.nesting.layout import Axis, Layout, Pattern, Within, compact
+from meshwright.placement.nesting.solver import TopologySolver
+from meshwright.placement.queueing.queue import judge
 from meshwright.placement.solver import FirstFit
-from meshwright.placement.topological import TopologySolver
-from meshwright.placement.topology import HOSTNAME, Level, Topology
+from meshwright.placement.supply.nodes import NodeCapacity
+from meshwright.placement.topology.tree import HOSTNAME, Level, Topology
 from tests.controller.placement.clusters import a_few, a_gang, a_node, a_role, a_snapshot
 
 TREE = Topology((Level("spine", "s", 0.25), Level("leaf", "l", 0.5), Level("node", HOSTNAME)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.placement.layout import Pattern
-from meshwright.placement.traffic import Shape, mesh_axes
+from meshwright.placement.nesting.layout import Pattern
+from meshwright.placement.nesting.traffic import Shape, mesh_axes
 
 MESH = [("pipeline", 4), ("data", 4), ("shard", 2), ("context", 2), ("tensor", 8)]
 

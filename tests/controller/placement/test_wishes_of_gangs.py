@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.placement.layout import Axis, Layout, Within, compact
 from meshwright.placement.model import GangRequest, Placed, Reservation, Snapshot
-from meshwright.placement.nodes import NodeCapacity
-from meshwright.placement.resources import Resources
-from meshwright.placement.topological import TopologySolver, lost_wishes
-from meshwright.placement.topology import HOSTNAME, Level, Topology
+from meshwright.placement.nesting.layout import Axis, Layout, Within, compact
+from meshwright.placement.nesting.solver import TopologySolver, lost_wishes
+from meshwright.placement.supply.nodes import NodeCapacity
+from meshwright.placement.supply.resources import Resources
+from meshwright.placement.topology.tree import HOSTNAME, Level, Topology
 from tests.controller.placement.clusters import a_few, a_gang, a_node, a_role, a_snapshot, amount
 
 TREE = Topology((Level("spine", "s", 0.25), Level("leaf", "l", 0.5), Level("node", HOSTNAME)))

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.placement.layout import Axis, Layout
 from meshwright.placement.model import Reservation
-from meshwright.placement.topological import TopologySolver
-from meshwright.placement.topology import Level, Topology
+from meshwright.placement.nesting.layout import Axis, Layout
+from meshwright.placement.nesting.solver import TopologySolver
+from meshwright.placement.topology.tree import Level, Topology
 from tests.controller.placement.clusters import a_few, a_gang, a_node, a_role, a_snapshot, amount
 
 FABRICS = json.loads((Path(__file__).parent / "vectors" / "fabrics.json").read_text())["fabrics"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from meshwright.placement.nodes import NodeCapacity
+from meshwright.placement.supply.nodes import NodeCapacity
 from meshwright.rendering.fabric.profile import Profile
 from meshwright.rendering.fabric.reading import profiles_of
 from meshwright.rendering.gang import FrozenPlan, Ground, RenderSettings, freeze, pod_manifest, request

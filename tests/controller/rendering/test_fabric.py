@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.placement.resources import Resources
+from meshwright.placement.supply.resources import Resources
 from meshwright.rendering.gang import FrozenPlan, Ground, pod_manifest, request
 from meshwright_api import names
 from tests.controller.rendering.fabrics import WRITTEN, a_node, a_profile, frozen_with, pod_with, trained

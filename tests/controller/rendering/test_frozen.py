@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from meshwright.placement.model import Placed
-from meshwright.placement.resources import Resources
+from meshwright.placement.supply.resources import Resources
 from meshwright.rendering import frozen as frozen_module
 from meshwright.rendering import pod, world
 from meshwright.rendering.frozen import PLACEMENT_FILE

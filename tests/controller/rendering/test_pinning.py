@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.placement.eligibility import NodeRules
+from meshwright.placement.supply.eligibility import NodeRules
 from meshwright.rendering.gang import pod_manifest
 from meshwright.rendering.pinning import REQUIRED, pinned
 from tests.controller.placement.clusters import a_few, a_node

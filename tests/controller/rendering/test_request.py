@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from meshwright.placement.eligibility import NodeRules
-from meshwright.placement.requests import pod_requests
-from meshwright.placement.resources import Resources
+from meshwright.placement.supply.eligibility import NodeRules
+from meshwright.placement.supply.requests import pod_requests
+from meshwright.placement.supply.resources import Resources
 from meshwright.rendering.gang import pod_manifest, request
 from tests.controller.rendering.jobs import TORCHRUN, UID, a_container, a_job, a_role, a_trained_job, frozen
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from meshwright.placement.capacity import snapshot
-from meshwright.placement.layout import Within
-from meshwright.placement.nodes import NodeCapacity
-from meshwright.placement.resources import Resources
-from meshwright.placement.topological import TopologySolver
-from meshwright.placement.topology import HOSTNAME, Level, Topology
+from meshwright.placement.nesting.layout import Within
+from meshwright.placement.nesting.solver import TopologySolver
+from meshwright.placement.supply.capacity import snapshot
+from meshwright.placement.supply.nodes import NodeCapacity
+from meshwright.placement.supply.resources import Resources
+from meshwright.placement.topology.tree import HOSTNAME, Level, Topology
 from meshwright.rendering.frozen import FrozenPlan
 from meshwright.rendering.gang import RenderSettings, freeze, note, request, reservation
 from meshwright.rendering.seats import MOST_BYTES

@@ -10,10 +10,10 @@ from typing import Final
 
 from meshwright.picture.guessing import guess
 from meshwright.placement.errors import InvalidTopology
-from meshwright.placement.levels import own_levels, with_bandwidth
-from meshwright.placement.nodes import NodeCapacity
-from meshwright.placement.presets import PRESETS
-from meshwright.placement.topology import Topology
+from meshwright.placement.supply.nodes import NodeCapacity
+from meshwright.placement.topology.levels import own_levels, with_bandwidth
+from meshwright.placement.topology.presets import PRESETS
+from meshwright.placement.topology.tree import Topology
 from meshwright.settings import ENV_PREFIX, KUEUE
 
 NODES_ONLY: Final = "none"

@@ -18,7 +18,7 @@ from meshwright.cluster.permissions import Permission, Scope, check
 from meshwright.cluster.resources import CONFIGMAPS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, TRAININGJOBS, Resource
 from meshwright.kueue import read_levels
 from meshwright.picture.inventory import Inventory
-from meshwright.placement.topology import Topology
+from meshwright.placement.topology.tree import Topology
 
 _NEEDED = tuple(Permission("list", "", plural, "", Scope.CLUSTER) for plural in ("nodes", "pods"))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from meshwright.cli.fabrics import KnownProfiles
 from meshwright.picture.inventory import Inventory
-from meshwright.placement.topology import Topology
+from meshwright.placement.topology.tree import Topology
 
 
 class CannotRead(Exception):

@@ -13,8 +13,8 @@ from meshwright.cluster.projection import NodeRecord, PodRecord, project_node, p
 from meshwright.cluster.reflector import Reflector, Timings
 from meshwright.cluster.resources import NODES, PODS
 from meshwright.lifecycle.model import Identity, Job, Pod
-from meshwright.placement.capacity import PodUse
-from meshwright.placement.nodes import NodeCapacity
+from meshwright.placement.supply.capacity import PodUse
+from meshwright.placement.supply.nodes import NodeCapacity
 from meshwright_api import names
 
 logger = logging.getLogger(__name__)

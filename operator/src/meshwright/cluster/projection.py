@@ -14,10 +14,10 @@ from functools import lru_cache
 from typing import Any, Final
 
 from meshwright.lifecycle.model import Identity, Pod, PodState
-from meshwright.placement.capacity import PodUse
-from meshwright.placement.nodes import NodeCapacity
-from meshwright.placement.requests import ONE_POD
-from meshwright.placement.resources import Resources
+from meshwright.placement.supply.capacity import PodUse
+from meshwright.placement.supply.nodes import NodeCapacity
+from meshwright.placement.supply.requests import ONE_POD
+from meshwright.placement.supply.resources import Resources
 from meshwright_api import names
 from meshwright_api.status import MAX_LAST_WORDS
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from meshwright.picture.model import Domain, Gpus
-from meshwright.placement.eligibility import Obstacle
 from meshwright.placement.model import Snapshot
-from meshwright.placement.nodes import NodeCapacity
-from meshwright.placement.topology import Tree
+from meshwright.placement.supply.eligibility import Obstacle
+from meshwright.placement.supply.nodes import NodeCapacity
+from meshwright.placement.topology.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from meshwright.placement.nodes import NodeCapacity
-from meshwright.placement.presets import PRESETS
-from meshwright.placement.topology import Topology
+from meshwright.placement.supply.nodes import NodeCapacity
+from meshwright.placement.topology.presets import PRESETS
+from meshwright.placement.topology.tree import Topology
 
 
 def guess(nodes: Sequence[NodeCapacity], presets: Mapping[str, Topology] = PRESETS) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from meshwright.placement.capacity import PodUse, snapshot
 from meshwright.placement.errors import InvalidQuantity
 from meshwright.placement.model import Member, Snapshot
-from meshwright.placement.nodes import NodeCapacity
+from meshwright.placement.supply.capacity import PodUse, snapshot
+from meshwright.placement.supply.nodes import NodeCapacity
 from meshwright_api import names
 from meshwright_api.errors import InvalidJob
 from meshwright_api.job import TrainingJob, parse_job

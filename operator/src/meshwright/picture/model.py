@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from meshwright.placement.topology import Level
+from meshwright.placement.topology.tree import Level
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from meshwright.picture.model import Crossing, LevelRoom
-from meshwright.placement.cost import Cost
-from meshwright.placement.grid import grid_kind
-from meshwright.placement.layout import compact
 from meshwright.placement.model import GangRequest, Member, Snapshot
-from meshwright.placement.room import units, usable
+from meshwright.placement.nesting.cost import Cost
+from meshwright.placement.nesting.grid import grid_kind
+from meshwright.placement.nesting.layout import compact
+from meshwright.placement.nesting.room import units, usable
 from meshwright.placement.solver import FirstFit, kinds_of
-from meshwright.placement.topology import Tree
+from meshwright.placement.topology.tree import Tree
 
 
 def rooms(tree: Tree, request: GangRequest, snapshot: Snapshot) -> tuple[LevelRoom, ...]:

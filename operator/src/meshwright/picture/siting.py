@@ -11,10 +11,10 @@ from meshwright.picture.inventory import Inventory
 from meshwright.picture.model import Picture, Sited, State
 from meshwright.picture.rooms import crossings, rooms
 from meshwright.placement.model import GangRequest, Member, Placed
-from meshwright.placement.preemption import Holder
-from meshwright.placement.queue import Circumstances, judge
-from meshwright.placement.topological import TopologySolver
-from meshwright.placement.topology import Topology, Tree
+from meshwright.placement.nesting.solver import TopologySolver
+from meshwright.placement.queueing.preemption import Holder
+from meshwright.placement.queueing.queue import Circumstances, judge
+from meshwright.placement.topology.tree import Topology, Tree
 from meshwright.rendering import gang as rendering
 from meshwright.rendering.errors import Unrenderable
 from meshwright.rendering.fabric.reading import Profiles

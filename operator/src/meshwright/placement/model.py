@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from meshwright.placement.claims import NO_CLAIM, Claim
-from meshwright.placement.eligibility import ANYWHERE, NodeRules, Obstacle
-from meshwright.placement.layout import Layout
-from meshwright.placement.nodes import NodeCapacity, Taint
-from meshwright.placement.resources import NOTHING, Resources
-from meshwright.placement.seating import Member, Seating
+from meshwright.placement.nesting.layout import Layout
+from meshwright.placement.nesting.seating import Member, Seating
+from meshwright.placement.queueing.claims import NO_CLAIM, Claim
+from meshwright.placement.supply.eligibility import ANYWHERE, NodeRules, Obstacle
+from meshwright.placement.supply.nodes import NodeCapacity, Taint
+from meshwright.placement.supply.resources import NOTHING, Resources
 
 __all__ = [
     "GangRequest",

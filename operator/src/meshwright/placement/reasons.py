@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from meshwright.placement.model import GangRequest, Refused, RoleRequest, Snapshot
-from meshwright.placement.resources import GPU, NOTHING, Resources
+from meshwright.placement.supply.resources import GPU, NOTHING, Resources
 from meshwright_api import names
 
 _MANY = 1_000_000

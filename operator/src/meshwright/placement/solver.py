@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from meshwright.placement.eligibility import NodeRules
 from meshwright.placement.model import GangRequest, Member, Placed, Refused, Snapshot
 from meshwright.placement.reasons import refusal
-from meshwright.placement.resources import Resources
+from meshwright.placement.supply.eligibility import NodeRules
+from meshwright.placement.supply.resources import Resources
 
 
 class Solver(Protocol):

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from meshwright.placement.claims import Claim
-from meshwright.placement.eligibility import NodeRules
 from meshwright.placement.model import GangRequest, Member, Placed, Reservation, RoleRequest
-from meshwright.placement.requests import pod_requests
+from meshwright.placement.queueing.claims import Claim
+from meshwright.placement.supply.eligibility import NodeRules
+from meshwright.placement.supply.requests import pod_requests
 from meshwright.rendering.agent import heartbeat
 from meshwright.rendering.errors import PlanMismatch, RenderingError, Unrenderable
 from meshwright.rendering.fabric.domains import compute_domains, domain_names

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from meshwright.placement.model import GangRequest, Member, Placed
-from meshwright.placement.seating import Seating
-from meshwright.placement.topological import lost_wishes
+from meshwright.placement.nesting.seating import Seating
+from meshwright.placement.nesting.solver import lost_wishes
 from meshwright_api.launch_plan import Group, RolePlan
 from meshwright_api.traffic import LevelUse
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from meshwright.placement.nodes import NodeCapacity
-from meshwright.placement.requests import pod_requests
+from meshwright.placement.supply.nodes import NodeCapacity
+from meshwright.placement.supply.requests import pod_requests
 from meshwright.rendering.errors import PodSecurityConflict
 from meshwright.rendering.fabric.choosing import chosen
 from meshwright.rendering.fabric.profile import Profile

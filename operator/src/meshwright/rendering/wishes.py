@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from meshwright.placement.eligibility import NodeRules
-from meshwright.placement.layout import PODS, Layout, Within, compact
 from meshwright.placement.model import RoleRequest
-from meshwright.placement.resources import Resources
-from meshwright.placement.traffic import mesh_axes
+from meshwright.placement.nesting.layout import PODS, Layout, Within, compact
+from meshwright.placement.nesting.traffic import mesh_axes
+from meshwright.placement.supply.eligibility import NodeRules
+from meshwright.placement.supply.resources import Resources
 from meshwright.rendering.world import World
 from meshwright_api.spec import TrainingJobSpec
 from meshwright_api.wishes import Placement, PlacementAxis

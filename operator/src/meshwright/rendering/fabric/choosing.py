@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from meshwright.placement.eligibility import NodeRules, Requirement
-from meshwright.placement.nodes import NodeCapacity
-from meshwright.placement.resources import Resources
+from meshwright.placement.supply.eligibility import NodeRules, Requirement
+from meshwright.placement.supply.nodes import NodeCapacity
+from meshwright.placement.supply.resources import Resources
 from meshwright.rendering.fabric.profile import Profile
 from meshwright.rendering.fabric.reading import Profiles
 
