@@ -12,7 +12,7 @@ from devcluster.cluster import Cluster
 from devcluster.ports import free_port
 from tests.installing import SYSTEM, install
 from tests.system.operators import Operator
-from tests.system.stage import Stage
+from tests.system.stage import FAKE_NODES, Stage
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +24,9 @@ def installed(cluster: Cluster) -> Path:
 @pytest.fixture(scope="session")
 def fake_nodes(cluster: Cluster) -> Iterator[None]:
     """Six fake nodes of four CPUs."""
-    program = cluster.start_nodes(mode="fake", count=6, name_prefix="fake", cpus="4", memory="16Gi", gpus=4)
+    program = cluster.start_nodes(
+        mode="fake", count=6, name_prefix="fake", cpus="4", memory="16Gi", gpus=4, labels=FAKE_NODES
+    )
     yield
     program.stop()
 

@@ -18,6 +18,8 @@ PATIENCE = 60.0
 EXIT = "fake.devcluster/exit"
 RUN_SECONDS = "fake.devcluster/run-seconds"
 LOST = "fake.devcluster/lost"
+FAKE_NODES = {"devcluster.test/nodes": "of-the-system-tests"}
+"""Labels of the nodes that these tests have; others may be in the cluster."""
 
 
 def eventually(ask: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
