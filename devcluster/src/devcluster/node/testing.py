@@ -208,7 +208,8 @@ class Pods:
             try:
                 return line in self.log(name, container=container).splitlines()
             except Refused as error:
-                if not any(text in error.body for text in _NO_LOG_YET):
+                # 404: it was just bound, and its kubelet has not heard of it.
+                if error.code != 404 and not any(text in error.body for text in _NO_LOG_YET):
                     raise
                 return False
 
