@@ -30,7 +30,7 @@ from devcluster.node.process import Machine, ProcessPod
 from devcluster.node.reporter import PARALLEL_WRITES, Reporter
 from devcluster.node.server import LogServer
 from devcluster.node.settings import Mode, Settings
-from devcluster.node.status import Verdict, Waiting
+from devcluster.node.status import Terminated, Verdict, Waiting
 from devcluster.node.support import ignored
 from devcluster.node.watch import Reflector
 
@@ -230,7 +230,9 @@ class Program:
             raise NoLog(400, f'container "{container}" in pod "{pod}" is waiting to start: {state.reason}')
         log = worker.runtime.log_of(container)
         if log is None:
-            raise NoLog(400, f'container "{container}" in pod "{pod}" is terminated')
+            # Nothing is said of it yet, or it ended without ever having run.
+            told = "is terminated" if isinstance(state, Terminated) else "is waiting to start: ContainerCreating"
+            raise NoLog(400, f'container "{container}" in pod "{pod}" {told}')
         return read(log[0], wanted, log[1])
 
 
