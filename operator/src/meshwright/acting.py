@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from meshwright.cluster.api import ApiServer, Json
 from meshwright.cluster.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
@@ -30,7 +30,8 @@ __all__ = ["Refused", "carry_out", "load_plan", "store_plan"]
 logger = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 128
-"""Calls of one pass that wait for a connection or an answer; more than the client has in flight."""
+"""Actions of one pass that are under way, which is more than the client's default number of calls in flight."""
+T = TypeVar("T")
 
 
 async def carry_out(api: ApiServer, known: KnownJob, actions: Sequence[Action], now: datetime) -> None:
@@ -49,25 +50,25 @@ async def carry_out(api: ApiServer, known: KnownJob, actions: Sequence[Action], 
             await api.delete(TRAININGJOBS, known.metadata.namespace, known.metadata.name, uid=action.uid)
         elif isinstance(action, ReleaseDomains):
             await release_domains(api, known)
-    await _all(_delete_pod(api, known, action, now) for action in deletes)
-    await _all(_create_pod(api, known, action, now) for action in creates)
+    await _for_all(deletes, lambda action: _delete_pod(api, known, action, now))
+    await _for_all(creates, lambda action: _create_pod(api, known, action, now))
 
 
-async def _all(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Runs all to their end, then raises the first error: a call that is cut off may have been carried out.
+async def _for_all(actions: Sequence[T], act: Callable[[T], Awaitable[None]]) -> None:
+    """Carries all out to their end, then raises the first error: a call that is cut off may have been carried out.
 
-    The next call is made when one has ended: the first pods of a large gang need not wait until all are rendered.
+    The next begins when one has ended: the first pods of a large gang need not wait until all are rendered.
     """
-    waiting, errors = iter(calls), list[Exception]()
+    waiting, errors = iter(actions), list[Exception]()
 
     async def work() -> None:
-        for call in waiting:
+        for action in waiting:
             try:
-                await call
+                await act(action)
             except Exception as error:
                 errors.append(error)
 
-    await asyncio.gather(*(work() for _ in range(_AT_ONCE)))
+    await asyncio.gather(*(work() for _ in range(min(_AT_ONCE, len(actions)))))
     if errors:
         raise errors[0]
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Concatenate, Final, ParamSpec, Protocol
+from typing import Final, Protocol
 
 from meshwright.acting import Refused, carry_out, load_plan
 from meshwright.cluster.api import ApiServer
@@ -43,8 +43,6 @@ from meshwright_api.job import TrainingJob
 from meshwright_api.status import Cause, Phase, PlacementStatus, TrainingJobStatus
 
 logger = logging.getLogger(__name__)
-
-P = ParamSpec("P")
 
 MAX_ROUNDS: Final = 12
 """Rounds of one pass; an ordinary start takes five. More would mean two decisions that undo each other."""
@@ -137,7 +135,12 @@ async def _observe(world: Surroundings, known: KnownJob) -> Observation:
         rules = world.settings.rendering_for(await world.lookups.namespace_labels(job.namespace))
         rank = await world.lookups.rank(parsed.spec.queue.priority_class_name)
         quotas = await world.lookups.quotas(job.namespace)
-        offer = _ask_for_places(world, known, parsed, observation, rules, rank, quotas)
+        try:
+            offer = _ask_for_places(world, known, parsed, observation, rules, rank, quotas)
+        except rendering.Unrenderable as error:
+            # A job that cannot have pods as things are keeps no place in the queue meanwhile.
+            world.queue.leave(job.uid)
+            offer = Offer(reason=error.reason, message=str(error))
         observation = replace(observation, offer=offer)
     return observation
 
@@ -162,22 +165,6 @@ async def _find_plan(world: Surroundings, known: KnownJob, status: TrainingJobSt
         world.queue.reserve(rendering.reservation(frozen))
 
 
-def _or_why_not(
-    ask: Callable[Concatenate[Surroundings, KnownJob, P], Offer],
-) -> Callable[Concatenate[Surroundings, KnownJob, P], Offer]:
-    """A job that cannot have pods as things are says why, and keeps no place in the queue meanwhile."""
-
-    def answer(world: Surroundings, known: KnownJob, /, *args: P.args, **kwargs: P.kwargs) -> Offer:
-        try:
-            return ask(world, known, *args, **kwargs)
-        except rendering.Unrenderable as error:
-            world.queue.leave(known.metadata.uid)
-            return Offer(reason=error.reason, message=str(error))
-
-    return answer
-
-
-@_or_why_not
 def _ask_for_places(
     world: Surroundings,
     known: KnownJob,
@@ -187,7 +174,11 @@ def _ask_for_places(
     rank: Rank,
     quotas: tuple[Quota, ...],
 ) -> Offer:
-    """Asks the queue; an offer is a rendered plan whose places are reserved at once, before anybody else is asked."""
+    """Asks the queue; an offer is a rendered plan whose places are reserved at once, before anybody else is asked.
+
+    Raises:
+        Unrenderable: the job cannot have pods as things are.
+    """
     rules = suited(parsed, rules, world.settings.profiles, world.nodes.capacities)
     before = world.queue.held_by(o.job.uid)
     request = rendering.request(

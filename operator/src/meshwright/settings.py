@@ -148,7 +148,7 @@ class Settings:
             scrapers=self.scrapers,
         )
 
-    @property
+    @cached_property
     def levels(self) -> Topology | None:
         """The topology's levels, none if gangs go by first fit; None if they are to be read from Kueue.
 
@@ -167,7 +167,7 @@ class Settings:
         except InvalidTopology as error:
             raise InvalidSettings(f"topology {error}") from error
 
-    @property
+    @cached_property
     def scrapers(self) -> tuple[Mapping[str, Any], ...]:
         """The peers of `metrics_scrapers`."""
         try:

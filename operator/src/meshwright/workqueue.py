@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 
@@ -14,14 +15,12 @@ class WorkQueue:
         self._dirty: dict[str, float] = {}
         self._busy: set[str] = set()
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._now: Callable[[], float] = lambda: 0.0
 
     def add(self, key: str) -> None:
         """Asks for a pass as soon as possible."""
         if key in self._dirty:
             return
-        self._now = asyncio.get_running_loop().time
-        self._dirty[key] = self._now()
+        self._dirty[key] = time.monotonic()
         if key not in self._busy:
             self._ready.put_nowait(key)
 
@@ -42,7 +41,7 @@ class WorkQueue:
 
     def oldest_seconds(self) -> float:
         """For how long the longest waiting key has waited; 0 if none waits. May be asked from another thread."""
-        now = self._now()
+        now = time.monotonic()
         return max((now - since for since in tuple(self._dirty.values())), default=0.0)
 
     def __len__(self) -> int:

@@ -6,7 +6,7 @@ its pods are stopped by us; all other jobs have none and need nobody to be delet
 
 from __future__ import annotations
 
-from meshwright.lifecycle.model import Decision, DeletePod, Observation, ReleaseDomains
+from meshwright.lifecycle.model import Decision, DeletePod, Observation, Pod, ReleaseDomains
 from meshwright.lifecycle.phases import TERMINAL
 from meshwright.lifecycle.stopping import force_pods, stop_pods
 from meshwright_api.status import Phase
@@ -23,18 +23,16 @@ def release(o: Observation) -> Decision | None:
     if not (o.job.deleting or over) or (running and not o.job.deleting):
         return None
     if running:
-        return _stop(o)
+        return _stop(o, running)
     if not o.pods_confirmed:
         return Decision(confirm_pods=True, why="about to release the ComputeDomains; reading the pods afresh")
     return Decision(actions=(ReleaseDomains(o.job.uid),), why="no pod runs: releasing the ComputeDomains")
 
 
-def _stop(o: Observation) -> Decision:
+def _stop(o: Observation, running: tuple[Pod, ...]) -> Decision:
     policy = o.job.policy
     if policy is not None:
-        running = tuple(pod for pod in o.pods if not pod.ended)
         actions = (*stop_pods(o, policy, running), *force_pods(o, policy, running))
     else:
-        left = (pod for pod in o.pods if not (pod.ended or pod.stopping))
-        actions = tuple(DeletePod(pod.name, pod.uid, _GRACE_SECONDS) for pod in left)
+        actions = tuple(DeletePod(pod.name, pod.uid, _GRACE_SECONDS) for pod in running if not pod.stopping)
     return Decision(actions=actions, why="deleted; its pods stop before their ComputeDomains go")
