@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,6 +50,11 @@ class Ground:
         # Admission calls every new node not ready; who would take that back is turned off.
         ready = b'{"spec":{"taints":null}}'
         await self.admin.patch_all((f"{CORE}/nodes/{node['metadata']['name']}", ready) for node in made)
+
+    async def fake_nodes(self, count: int) -> None:
+        """Starts a program that plays so many large nodes; waits until they are ready."""
+        start = partial(self.cluster.start_nodes, "fake", count, cpus="64", memory="256Gi", heartbeat_seconds=10.0)
+        await asyncio.to_thread(start, ready_seconds=300.0)
 
     @asynccontextmanager
     async def operator(self, **flags: object) -> AsyncIterator[Operator]:

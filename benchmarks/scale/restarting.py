@@ -21,15 +21,7 @@ async def gang_restart(pods: int) -> list[str]:
     async with ground(nodes_live=True) as here:
         await here.namespace("gang")
         nodes = max(2, -(-pods // 100))
-        await asyncio.to_thread(
-            here.cluster.start_nodes,
-            "fake",
-            nodes,
-            cpus="64",
-            memory="256Gi",
-            heartbeat_seconds=10.0,
-            ready_seconds=300.0,
-        )
+        await here.fake_nodes(nodes)
         path = f"{CORE}/namespaces/gang/pods"
         async with here.operator(), here.admin.watching(path, running) as tally:
             policy = {"evidenceSeconds": _EVIDENCE_SECONDS, "maxRestarts": 3}

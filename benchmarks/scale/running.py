@@ -6,7 +6,6 @@ of the operator are read from its own metrics while it does this.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import statistics
@@ -27,15 +26,7 @@ async def jobs_running(jobs: int, pods: int, nodes: int, pairs: int) -> list[str
     async with ground(nodes_live=True) as here:
         await here.namespace("ours")
         await here.namespace("theirs")
-        await asyncio.to_thread(
-            here.cluster.start_nodes,
-            "fake",
-            nodes,
-            cpus="64",
-            memory="256Gi",
-            heartbeat_seconds=10.0,
-            ready_seconds=300.0,
-        )
+        await here.fake_nodes(nodes)
         ratios, rates, passes = [], [], ""
         for _ in range(pairs):
             theirs = await _until_running(here, "theirs", BATCH, "jobs", [_their_job(i, pods) for i in range(jobs)])
