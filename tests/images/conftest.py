@@ -12,6 +12,7 @@ import pytest
 from devcluster.containers.requirements import WISH
 from devcluster.errors import ImageError
 from devcluster.images import Images, obstacle
+from devcluster.pytest_plugin import leave_out
 from tests.images.sandbox import Image, configuration
 
 
@@ -20,7 +21,7 @@ def images() -> Images:
     why_not = "CONTAINER_NODES=no" if os.environ.get(WISH) == "no" else obstacle()
     why_not = why_not or ("" if shutil.which("runc") else "there is no runc here; on Debian: apt-get install runc")
     if why_not:
-        pytest.skip(why_not)
+        leave_out(why_not)
     return Images()
 
 
@@ -43,6 +44,4 @@ def built(build: Callable[[], Path]) -> Path:
     try:
         return build()
     except ImageError as error:
-        if os.environ.get(WISH) == "required":
-            raise
-        pytest.skip(str(error))
+        leave_out(str(error))

@@ -10,6 +10,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -18,6 +19,13 @@ from devcluster.containers import requirements
 from devcluster.containers.images import node_images
 from devcluster.containers.node import ContainerNodeSettings
 from devcluster.errors import DevClusterError, ImageError
+
+
+def leave_out(problem: str) -> NoReturn:
+    """Skips the test that needs container nodes or their images, or fails it where these are required."""
+    if os.environ.get(requirements.WISH) == "required":
+        pytest.fail(problem, pytrace=False)
+    pytest.skip(problem)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -48,9 +56,7 @@ def container_images() -> Path:
             return node_images()
         except ImageError as error:  # a disk that is too small, an index out of reach
             problem = str(error)
-    if os.environ.get(requirements.WISH) == "required":
-        pytest.fail(problem, pytrace=False)
-    pytest.skip(problem)
+    leave_out(problem)
 
 
 @pytest.fixture(scope="session")

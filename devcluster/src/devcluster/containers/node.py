@@ -12,7 +12,7 @@ from typing import Any
 from devcluster import supervisor
 from devcluster.containers import cgroups, configuration, network
 from devcluster.containers.commands import PATH, python_environment, run
-from devcluster.containers.requirements import NodePrograms
+from devcluster.containers.requirements import NEW_NAMESPACES, NodePrograms
 from devcluster.containers.users import PROXY_USER, user_of
 from devcluster.controlplane import tail, wait
 from devcluster.errors import StartError
@@ -143,17 +143,7 @@ class ContainerNode:
         (folder / "kube-proxy.json").write_text(configuration.kube_proxy(self.name, proxy))
 
     def _boot(self) -> None:
-        argv = [
-            "unshare",
-            "--net",
-            "--mount",
-            "--pid",
-            "--fork",
-            "--kill-child=SIGKILL",
-            "--mount-proc",
-            "--propagation",
-        ]
-        argv += ["private", "sh", str(_INIT), sys.executable, str(self.folder)]
+        argv = [*NEW_NAMESPACES, "--propagation=private", "sh", str(_INIT), sys.executable, str(self.folder)]
         log = self._layout.log(self.name)
         self._keeper.call("spawn", name=self.name, argv=argv, env=python_environment(), log=str(log), grace=0.0)
 

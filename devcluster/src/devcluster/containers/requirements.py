@@ -14,6 +14,8 @@ from devcluster.containers import cgroups
 
 WISH = "CONTAINER_NODES"
 """Environment: `no` leaves container nodes out; see `prepare`."""
+NEW_NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child=SIGKILL", "--mount-proc")
+"""A prefix that runs a command in the namespaces of a node of its own; all in them ends with it."""
 PACKAGES = {
     "containerd": "containerd",
     "runc": "runc",
@@ -78,20 +80,7 @@ def why_not() -> str:
 
 
 def _namespaces() -> str:
-    argv = [
-        "unshare",
-        "--net",
-        "--mount",
-        "--pid",
-        "--fork",
-        "--mount-proc",
-        "ip",
-        "link",
-        "add",
-        "probe",
-        "type",
-        "bridge",
-    ]
+    argv = [*NEW_NAMESPACES, "ip", "link", "add", "probe", "type", "bridge"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     return f"container nodes need namespaces of their own: {done.stderr.strip()}" if done.returncode else ""
 

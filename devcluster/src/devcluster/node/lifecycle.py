@@ -56,7 +56,6 @@ class PodWorker:
         self._running: dict[str, RunningContainer] = {}
         self._asked_to_go = asyncio.Event()
         self._end = asyncio.Event()
-        self._news = asyncio.Event()
         self._gone = asyncio.Event()
         self._overruled = False
 
@@ -75,14 +74,12 @@ class PodWorker:
         if pod.finished and not self.over and phase(pod, self._state) not in FINAL_PHASES:
             self._overruled = True  # somebody else has made its phase final: it ends, and we say no more
             self._end.set()
-        self._news.set()
 
     def vanish(self) -> None:
         """The pod is not in the API any more."""
         self._gone.set()
         self._asked_to_go.set()
         self._end.set()
-        self._news.set()
 
     async def run(self) -> None:
         """The whole life; returns when nothing of the pod is left."""
