@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -11,6 +12,7 @@ import pytest
 from meshwright.acting import Refused, carry_out, load_plan
 from meshwright.cluster.api import ApiServer
 from meshwright.cluster.errors import Conflict, Forbidden, NotFound
+from meshwright.cluster.resources import Resource
 from meshwright.jobs import KnownJob
 from meshwright.lifecycle.model import CreatePod, DeletePod, Identity, ReleaseDomains, StorePlan
 from meshwright.rendering.gang import Ground
@@ -79,6 +81,35 @@ async def test_a_pod_that_the_server_refuses_does_not_keep_the_others_from_being
     bench.api.refuse["pods"] = Forbidden(403, "Forbidden", "exceeded quota: gpus")
     with pytest.raises(Refused, match="exceeded quota"):
         await bench.do(create(0), create(1))
+
+
+class SlowApi(MemoryApi):
+    """Answers a create only once it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.may_answer = 0, asyncio.Event()
+
+    async def create(self, resource: Resource, namespace: str | None, body: dict[str, Any]) -> dict[str, Any]:
+        self.asked += 1
+        await self.may_answer.wait()
+        return await super().create(resource, namespace, body)
+
+
+async def test_the_first_pods_of_a_large_gang_do_not_wait_until_all_are_rendered() -> None:
+    bench, pods = Bench(), 400
+    bench.known.memory.frozen = frozen(a_job(a_role(pods)), attempt=1, incarnation=1)
+    bench.api = slow = SlowApi()
+    bench.api.objects[("pods", "team", POD_0)] = {"metadata": {"name": POD_0, "uid": "theirs"}}
+    acting = asyncio.create_task(bench.do(*map(create, range(pods))))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert 0 < slow.asked < pods
+    slow.may_answer.set()
+    with pytest.raises(Refused, match=POD_0):
+        await acting
+    made = [name for _, plural, name in slow.calls if plural == "pods"]
+    assert sorted(made) == sorted(names.pod_name("demo", UID, "worker", i, 1) for i in range(1, pods)), "all the others"
 
 
 async def test_a_deletion_names_the_pod_it_means() -> None:
