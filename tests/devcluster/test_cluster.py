@@ -117,7 +117,7 @@ def test_a_pod_is_scheduled_onto_a_node_made_by_hand(cluster: Cluster, namespace
 
     eventually(lambda: node.beat() and read_pod(cluster, namespace, "fits")["spec"].get("nodeName") == node.name)
 
-    conditions = read_pod(cluster, namespace, "elsewhere")["status"]["conditions"]
+    conditions = eventually(lambda: read_pod(cluster, namespace, "elsewhere")["status"].get("conditions"))
     assert [condition["reason"] for condition in conditions] == ["Unschedulable"]
 
 

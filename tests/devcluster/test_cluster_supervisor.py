@@ -185,7 +185,7 @@ def test_a_name_runs_once_and_can_be_started_again_after_its_end(keeper: Keeper)
 
 
 def test_reserved_ports_are_given_to_nobody_else(keeper: Keeper) -> None:
-    ports = keeper.client.call("reserve", count=5)["ports"]
+    ports = keeper.client.call("reserve", ports=[0] * 5)["ports"]
     assert len(set(ports)) == 5
 
     with socket.socket() as stranger, pytest.raises(OSError, match="in use"):

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from devcluster.containers.nodes import ContainerNodes, prepare_network, remove_
 from devcluster.controlplane import API, ControlPlane, tail, wait
 from devcluster.errors import AlreadyRunningError, CommandError, NotRunningError, StartError
 from devcluster.nodes import Mode, NodeProgram, NodeSettings
+from devcluster.ports import held
 from devcluster.settings import ADMIN, Layout, Options, Ports
 from devcluster.toolchain import Programs, find_programs
 
@@ -78,11 +80,14 @@ class Cluster:
         try:
             _wait_for_keeper(keeper, client, layout)
             _clear(layout)
-            ports = Ports(*client.call("reserve", count=len(fields(Ports)))["ports"])
-            if private:
-                prepare_network(client, layout, list(asdict(ports).values()))
-            cluster = cls(layout, ports, settings, programs, keeper)
-            cluster._plane.bring_up()
+            # A network of its own has its own ports; the same ones must be free outside until they are forwarded.
+            count = len(fields(Ports))
+            with held(count) if private else nullcontext([0] * count) as wanted:
+                ports = Ports(*client.call("reserve", ports=wanted)["ports"])
+                if private:
+                    prepare_network(client, layout, list(asdict(ports).values()))
+                cluster = cls(layout, ports, settings, programs, keeper)
+                cluster._plane.bring_up()
             cluster._describe()
         except BaseException:
             keeper.terminate()

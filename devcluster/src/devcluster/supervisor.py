@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from devcluster.errors import DevClusterError, NotRunningError
+from devcluster.ports import hold
 
 SOCKET = "supervisor.sock"
 _LONGEST_REQUEST = 1 << 22  # an environment goes over the wire
@@ -119,14 +120,9 @@ class Supervisor:
             },
         }
 
-    def do_reserve(self, count: int) -> dict[str, Any]:
-        """Takes free ports of 127.0.0.1 for as long as the cluster lives."""
-        new = []
-        for _ in range(count):
-            sock = socket.socket()
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            sock.bind(("127.0.0.1", 0))
-            new.append(sock)
+    def do_reserve(self, ports: list[int]) -> dict[str, Any]:
+        """Takes ports of 127.0.0.1 for as long as the cluster lives; 0 stands for any that is free."""
+        new = [hold(port) for port in ports]
         self._ports += new
         return {"ports": [sock.getsockname()[1] for sock in new]}
 
