@@ -189,6 +189,15 @@ class TestFenced:
         assert (incident.cause, incident.charged, incident.action) == (Cause.FENCED, False, "RestartFree")
         assert scene.status().charged_restarts == ()
 
+    def test_who_hears_of_the_next_attempt_since_a_peer_failed_does_not_explain_the_failure(self) -> None:
+        """The incident numbers the next attempt; agents that hear of it end before they are told to stop."""
+        broken, heard = failed(a_pod(1), 9, 98), failed(a_pod(0), 76, 99)
+        scene = an_open_incident(Cause.EXIT_CODE, broken, broken, heard, policy=a_policy(agent=True))
+        assert scene.o.status.incident is not None
+        assert scene.o.status.incident.opened_at == at(99)
+        incident = scene.status().incidents[-1]
+        assert (incident.cause, incident.culprit.exit_code, incident.charged) == (Cause.EXIT_CODE, 9, True)
+
     def test_no_rule_makes_it_count(self) -> None:
         policy = a_policy(agent=True, rules=(Rule("Fail", exit_codes=(76,)),))
         status = an_open_incident(Cause.FENCED, self.ENDED[0], *self.ENDED, policy=policy).status()

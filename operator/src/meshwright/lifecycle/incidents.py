@@ -240,7 +240,7 @@ def judge(o: Observation, policy: Policy, incident: OpenIncident) -> Verdict:
     if incident.trigger is Cause.PREEMPTED:
         # The gang was whole when it was told to stop; how its pods end says nothing more.
         return Verdict(first, "RestartFree", charged=False)
-    found = [first, *suspects(o, policy)]
+    found = [first, *(suspect for suspect in suspects(o, policy) if not _was_answer(suspect, incident))]
     if incident.evidence.node and incident.evidence.node in o.lost_nodes:
         found.append(Suspect(Cause.NODE_LOST, incident.evidence))
     if incident.trigger is Cause.POD_LOST:
@@ -253,6 +253,12 @@ def judge(o: Observation, policy: Policy, incident: OpenIncident) -> Verdict:
         return Verdict(suspect, rule.action, charged=rule.action == "Restart")
     free = suspect.cause in FREE
     return Verdict(suspect, "RestartFree" if free else "Restart", charged=not free)
+
+
+def _was_answer(suspect: Suspect, incident: OpenIncident) -> bool:
+    """Whether a pod ended since it heard from us that the next attempt is wanted; times are whole seconds."""
+    since = incident.opened_at.replace(microsecond=0)
+    return suspect.cause is Cause.FENCED and (suspect.culprit.finished_at or _LATE) >= since
 
 
 def close(incident: OpenIncident, verdict: Verdict, now: datetime, step_reached: int | None) -> Incident:
