@@ -146,11 +146,57 @@ class NodeAffinity(ApiModel):
     """Nodes that the pods may run on."""
 
 
+class LabelRequirement(ApiModel):
+    """A condition on a label of other pods."""
+
+    key: Annotated[str, Field(min_length=1)]
+    """Key of the label."""
+    operator: Annotated[str, Field(pattern="^(In|NotIn|Exists|DoesNotExist)$")]
+    """One of In, NotIn, Exists, DoesNotExist."""
+    values: tuple[str, ...] = ()
+    """Values to compare with."""
+
+
+class LabelSelector(ApiModel):
+    """Labels of other pods."""
+
+    match_labels: Texts | None = None
+    """Labels that they have."""
+    match_expressions: tuple[LabelRequirement, ...] = ()
+    """Conditions on their labels."""
+
+
+class PodAffinityTerm(ApiModel):
+    """Other pods, and how near is too near."""
+
+    topology_key: Annotated[str, Field(min_length=1)]
+    """Label of nodes; pods on nodes of one value are near each other."""
+    label_selector: LabelSelector | None = None
+    """The other pods."""
+    namespaces: tuple[str, ...] = ()
+    """Namespaces of the other pods; by default the job's."""
+    namespace_selector: LabelSelector | None = None
+    """The same by labels."""
+    match_label_keys: tuple[str, ...] = ()
+    """Labels in which the other pods are like this one."""
+    mismatch_label_keys: tuple[str, ...] = ()
+    """Labels in which they are not."""
+
+
+class PodAntiAffinity(ApiModel):
+    """Pods that the pods may not be near to, and those that they would rather not be near to."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
+    """Pods that they may not be near to. Where these are pods of their own kind on one node, a gang is placed so."""
+
+
 class Affinity(ApiModel):
     """Where the pods may run."""
 
     node_affinity: NodeAffinity | None = None
     """By nodes."""
+    pod_anti_affinity: PodAntiAffinity | None = None
+    """By other pods."""
 
 
 class Toleration(ApiModel):

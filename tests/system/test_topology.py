@@ -234,6 +234,27 @@ def test_replicas_are_spread_and_servers_stand_near(empty: Stage) -> None:
     assert len(set(leaves)) == 1
 
 
+def test_pods_that_want_none_of_their_own_kind_beside_them_are_placed_so(empty: Stage) -> None:
+    """Where a pod is pinned to a node that its own anti-affinity forbids, kube-scheduler would never bind it."""
+    apart = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "apart"}}}
+    template: Json = {
+        "metadata": {"labels": {"app": "apart"}},
+        "spec": {
+            "containers": [{"name": "trainer", "image": "none", "command": ["train"]}],
+            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}},
+        },
+    }
+    empty.create(a_job("apart", roles=[{"name": "worker", "replicas": 10, "template": template}]))
+    assert len({seat[2] for seat in seats(empty, "apart", 10)}) == 10
+    empty.create(a_job("more", roles=[{"name": "worker", "replicas": NODES - 9, "template": template}]))
+    empty.wait_phase("more", "Pending", reason="WaitingForCapacity")
+    said = empty.condition("more", names.SCHEDULED)["message"]
+    assert "each need a node without pods with app=apart; there is room for 6" in said
+    assert "10 busy (a node without pods with app=apart)" in said
+    empty.delete("apart")
+    assert len({seat[2] for seat in seats(empty, "more", NODES - 9)}) == NODES - 9
+
+
 def cordon(cluster: Cluster, name: str, *, on: bool) -> None:
     cluster.request("PATCH", f"/api/v1/nodes/{name}", {"spec": {"unschedulable": on or None}})
 

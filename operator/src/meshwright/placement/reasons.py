@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from meshwright.placement.model import GangRequest, Refused, RoleRequest, Snapshot
-from meshwright.placement.supply.resources import GPU, NOTHING, Resources
+from meshwright.placement.supply.resources import GPU, NOTHING, ONE_EACH, Resources
 from meshwright_api import names
 
 _MANY = 1_000_000
@@ -62,7 +62,11 @@ def describe(resources: Resources) -> str:
     """An amount for people: `8 nvidia.com/gpu, 96 cpu, 1Ti memory`."""
     amounts = {name: value for name, value in resources.items() if value > 0 and name != "pods"}
     ordered = [GPU, *(name for name in amounts if name != GPU)]
-    return ", ".join(f"{amount(name, amounts[name])} {name}" for name in ordered if name in amounts) or "no resources"
+    return ", ".join(_amount_of(name, amounts[name]) for name in ordered if name in amounts) or "no resources"
+
+
+def _amount_of(name: str, value: int) -> str:
+    return name if name.startswith(ONE_EACH) else f"{amount(name, value)} {name}"
 
 
 def _counted(role: RoleRequest, snapshot: Snapshot, free: Mapping[str, Resources], *, shared: bool) -> tuple[int, str]:

@@ -9,6 +9,8 @@ from typing import Final
 from meshwright.placement.supply.quantities import millis, units
 
 GPU: Final = "nvidia.com/gpu"
+ONE_EACH: Final = "a node without "
+"""How the names of those resources begin of which every node has one, although it does not say so."""
 _NAMED: Final = ("cpu", "memory", GPU, "pods")
 
 
@@ -64,7 +66,7 @@ class Resources:
     def short_of(self, free: Resources) -> tuple[str, ...]:
         """Names of the resources of which `free` has less than this asks for; what is not asked for is never short."""
         there = dict(free.items())
-        return tuple(name for name, amount in self.items() if amount > 0 and amount > there.get(name, 0))
+        return tuple(name for name, amount in self.items() if amount > 0 and amount > _left(name, there))
 
     def fits(self, free: Resources) -> bool:
         """Whether `free` holds this."""
@@ -83,7 +85,7 @@ class Resources:
             most = min(most, free.pods // self.pods)
         if self.other and most > 0:
             there = dict(free.other)
-            most = min([most, *(there.get(name, 0) // wanted for name, wanted in self.other if wanted > 0)])
+            most = min([most, *(_left(name, there) // wanted for name, wanted in self.other if wanted > 0)])
         return max(most, 0)
 
     def _combine(self, that: Resources, how: Callable[[int, int], int]) -> Resources:
@@ -102,6 +104,10 @@ class Resources:
 
 
 NOTHING: Final = Resources()
+
+
+def _left(name: str, free: Mapping[str, int]) -> int:
+    return free.get(name, 0) + name.startswith(ONE_EACH)
 
 
 def _canonical(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
