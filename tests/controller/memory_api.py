@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from meshwright.cluster.api import Listing
+from meshwright.cluster.api import METADATA_ONLY, Listing
 from meshwright.cluster.errors import AlreadyExists, ApiError, NotFound
 from meshwright.cluster.resources import Resource
 
 Json = dict[str, Any]
 Key = tuple[str, str, str]
+Names = list[str]
 
 
 class MemoryApi:
@@ -21,16 +23,18 @@ class MemoryApi:
     Attributes:
         objects: What there is, by (plural, namespace, name).
         calls: (verb, plural, name) of every call that changed something.
-        refuse: Raised instead of creating an object of that plural.
+        lists: Plural of every list that was read.
+        refuse: Raised instead of creating, or listing, objects of that plural.
     """
 
     def __init__(self) -> None:
         self.objects: dict[Key, Json] = {}
         self.calls: list[tuple[str, str, str]] = []
+        self.lists: Names = []
         self.refuse: dict[str, ApiError] = {}
         self._numbers = itertools.count(1)
 
-    async def create(self, resource: Resource, namespace: str | None, body: Json) -> Json:
+    async def create(self, resource: Resource, namespace: str | None, body: Json, *, accept: str = "") -> Json:
         if resource.plural in self.refuse:
             raise self.refuse[resource.plural]
         key = (resource.plural, namespace or "", body["metadata"]["name"])
@@ -40,7 +44,8 @@ class MemoryApi:
         stored["metadata"] |= {"uid": f"uid-{next(self._numbers)}", "namespace": namespace}
         self.objects[key] = stored
         self.calls.append(("create", resource.plural, key[2]))
-        return copy.deepcopy(stored)
+        stored = copy.deepcopy(stored)
+        return {"metadata": stored["metadata"]} if accept == METADATA_ONLY else stored
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Json:
         found = self.objects.get((resource.plural, namespace or "", name))
@@ -49,6 +54,10 @@ class MemoryApi:
         return copy.deepcopy(found)
 
     async def list(self, resource: Resource, namespace: str | None, *, query: Mapping[str, str]) -> Listing:
+        self.lists.append(resource.plural)
+        await asyncio.sleep(0)
+        if resource.plural in self.refuse:
+            raise self.refuse[resource.plural]
         wanted = [part.partition("=") for part in query.get("labelSelector", "").split(",") if part]
         items = [
             copy.deepcopy(item)

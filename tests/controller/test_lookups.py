@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import cast
 
 import pytest
 
 from meshwright.cluster.api import ApiServer
+from meshwright.cluster.errors import Unreachable
 from meshwright.lookups import REMEMBERED_SECONDS, Lookups, Rank
 from tests.controller.memory_api import MemoryApi
 
@@ -87,3 +89,55 @@ async def test_a_class_that_was_made_after_the_others_were_read_is_found() -> No
     bench.have("priorityclasses", "new", value=3)
     bench.now = 3
     assert (await bench.lookups.rank("new")).value == 3
+
+
+QUOTA = {"spec": {"hard": {"pods": "5"}}, "status": {"hard": {"pods": "5"}, "used": {"pods": "1"}}}
+
+
+def lists(bench: Bench) -> int:
+    return bench.api.lists.count("resourcequotas")
+
+
+async def test_many_who_ask_at_once_read_once() -> None:
+    bench = Bench()
+    bench.api.objects[("resourcequotas", "team", "q")] = {"metadata": {"name": "q", "namespace": "team"}, **QUOTA}
+    answers = await asyncio.gather(*(bench.lookups.quotas("team") for _ in range(16)))
+    assert len(answers[0]) == 1
+    assert answers.count(answers[0]) == 16
+    assert lists(bench) == 1
+
+
+async def test_after_a_gang_took_its_share_the_quotas_are_read_anew_even_in_the_midst_of_a_reading() -> None:
+    bench = Bench()
+    bench.api.objects[("resourcequotas", "team", "q")] = {"metadata": {"name": "q", "namespace": "team"}, **QUOTA}
+    early = asyncio.create_task(bench.lookups.quotas("team"))
+    await asyncio.sleep(0)
+    bench.lookups.forget_quotas("team")
+    await bench.lookups.quotas("team")
+    await early
+    assert lists(bench) == 2
+    await bench.lookups.quotas("team")
+    assert lists(bench) == 2, "the later reading is what is kept"
+    bench.lookups.forget_quotas("team")
+    await bench.lookups.quotas("team")
+    assert lists(bench) == 3
+
+
+async def test_that_a_namespace_has_no_quotas_is_kept_whatever_gangs_take() -> None:
+    bench = Bench()
+    await bench.lookups.quotas("team")
+    bench.lookups.forget_quotas("team")
+    assert await bench.lookups.quotas("team") == ()
+    assert lists(bench) == 1
+    bench.now += 1.1
+    await bench.lookups.quotas("team")
+    assert lists(bench) == 2
+
+
+async def test_a_reading_that_fails_fails_for_all_who_wait_and_is_not_kept() -> None:
+    bench = Bench()
+    bench.api.refuse["resourcequotas"] = Unreachable(0, "Down", "nobody answers")
+    answers = await asyncio.gather(*(bench.lookups.quotas("team") for _ in range(3)), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [Unreachable] * 3
+    bench.api.refuse.clear()
+    assert await bench.lookups.quotas("team") == ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshwright.jobs import KnownJob
+from meshwright.jobs import Jobs, KnownJob
 from meshwright.lifecycle.decide import decide
 from meshwright.lifecycle.model import Observation
 from meshwright.observing import read_job
@@ -42,3 +42,13 @@ def test_a_readable_job_has_a_policy() -> None:
     read, parsed, _ = read_job(known())
     assert read.policy is not None
     assert parsed is not None
+
+
+def test_a_job_is_read_once_for_each_of_its_states() -> None:
+    jobs = Jobs()
+    job = jobs.put({"metadata": METADATA, "spec": SPEC})
+    assert job is not None
+    first = read_job(job)
+    assert read_job(job) is first
+    jobs.put({"metadata": {**METADATA, "resourceVersion": "2"}, "spec": SPEC, "status": {"phase": "Pending"}})
+    assert read_job(job)[2].phase == "Pending"

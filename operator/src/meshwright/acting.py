@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Final, TypeVar
 
-from meshwright.cluster.api import ApiServer, Json
+from meshwright.cluster.api import METADATA_ONLY, ApiServer, Json
 from meshwright.cluster.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
 from meshwright.cluster.projection import project_pod
 from meshwright.cluster.resources import (
@@ -79,13 +79,13 @@ async def _create_pod(api: ApiServer, known: KnownJob, action: CreatePod, now: d
     who = action.identity
     manifest = pod_manifest(frozen, who.role, who.index)
     try:
-        answer = await api.create(PODS, known.metadata.namespace, manifest)
+        answer = await api.create(PODS, known.metadata.namespace, manifest, accept=METADATA_ONLY)
     except AlreadyExists:
         await _adopt(api, known, manifest["metadata"]["name"])
         return
     except (Forbidden, Invalid) as error:
         raise Refused(error.message) from error
-    _note_created(known, answer, now)
+    _note_created(known, {**manifest, "metadata": answer["metadata"]}, now)
 
 
 async def _adopt(api: ApiServer, known: KnownJob, name: str) -> None:
@@ -102,8 +102,8 @@ async def _adopt(api: ApiServer, known: KnownJob, name: str) -> None:
         raise Refused(f"a pod named {name} exists that this job does not own; delete it to go on")
 
 
-def _note_created(known: KnownJob, answer: Json, now: datetime) -> None:
-    pod = project_pod(answer).pod
+def _note_created(known: KnownJob, created: Json, now: datetime) -> None:
+    pod = project_pod(created).pod
     if pod is not None:
         known.memory.created[pod.uid] = (pod, now)
         known.memory.refusal = ""
@@ -136,7 +136,8 @@ async def store_plan(api: ApiServer, known: KnownJob) -> None:
             case "ComputeDomain":
                 await create_domain(api, known, rendered)
     known.memory.stored = frozen.sha256
-    await _remove_older_plans(api, known, frozen.incarnation)
+    if frozen.incarnation > 1:
+        await _remove_older_plans(api, known, frozen.incarnation)
 
 
 async def _remove_older_plans(api: ApiServer, known: KnownJob, incarnation: int) -> None:

@@ -8,9 +8,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from meshwright.lifecycle.model import Pod
+from meshwright.lifecycle.model import Job, Pod
 from meshwright.rendering.gang import FrozenPlan
-from meshwright_api.job import Metadata, parse_metadata
+from meshwright_api.job import Metadata, TrainingJob, parse_metadata
+from meshwright_api.status import TrainingJobStatus
+
+Reading = tuple[Job, TrainingJob | None, TrainingJobStatus]
+"""A job as a decision reads it, as rendering does if its spec can be run, and its status."""
 
 
 @dataclass
@@ -41,6 +45,8 @@ class KnownJob:
     raw: Mapping[str, Any]
     metadata: Metadata
     memory: Memory = field(default_factory=Memory)
+    reading: Reading | None = None
+    """What `raw` says, once somebody has read it: a job is looked at for every change of one of its pods."""
 
     @property
     def version(self) -> int:
@@ -65,7 +71,7 @@ class Jobs:
             return known
         if int(metadata.resource_version or 0) <= known.version:
             return None
-        known.raw, known.metadata = raw, metadata
+        known.raw, known.metadata, known.reading = raw, metadata, None
         return known
 
     def get(self, uid: str) -> KnownJob | None:

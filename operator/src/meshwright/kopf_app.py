@@ -41,7 +41,7 @@ def registry_for(runtime: Runtime, credentials: Credentials) -> kopf.OperatorReg
 
     @kopf.on.login(id="login", registry=registry)
     async def login(**_: Any) -> kopf.AiohttpSession:
-        return kopf.AiohttpSession(server=credentials.server, aiohttp_session=credentials.session())
+        return kopf.AiohttpSession(server=credentials.server, aiohttp_session=credentials.authorized_session())
 
     @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, id="notice", registry=registry)
     async def notice(event: kopf.RawEvent, **_: Any) -> None:

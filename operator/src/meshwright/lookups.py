@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ class Lookups:
         self._api = api
         self._clock = clock
         self._known: dict[str, tuple[float, Any]] = {}
+        self._reading: dict[str, asyncio.Task[Any]] = {}
 
     async def namespace_labels(self, name: str) -> Mapping[str, str]:
         """Labels of a namespace."""
@@ -84,8 +86,11 @@ class Lookups:
         return await self._remembered(f"{RESOURCEQUOTAS.plural}/{namespace}", QUOTA_SECONDS, read)
 
     def forget_quotas(self, namespace: str) -> None:
-        """What the quotas leave has changed."""
-        self._known.pop(f"{RESOURCEQUOTAS.plural}/{namespace}", None)
+        """What the quotas leave has changed; that there are none has not."""
+        key = f"{RESOURCEQUOTAS.plural}/{namespace}"
+        self._reading.pop(key, None)
+        if key in self._known and self._known[key][1]:
+            del self._known[key]
 
     async def _classes(self) -> list[Json]:
         try:
@@ -103,12 +108,25 @@ class Lookups:
         return await self._remembered(f"{resource.plural}/{name}", REMEMBERED_SECONDS, read)
 
     async def _remembered(self, key: str, seconds: float, read: Callable[[], Awaitable[T]]) -> T:
-        """What was read less than so many seconds ago, or what is there now."""
-        now = self._clock()
+        """What was read less than so many seconds ago, or what is there now; many who ask at once read it once."""
         known = self._known.get(key)
-        if known is None or now - known[0] > seconds:
-            known = self._known[key] = (now, await read())
-        return cast(T, known[1])
+        if known is not None and self._clock() - known[0] <= seconds:
+            return cast(T, known[1])
+        if key not in self._reading:
+            self._reading[key] = asyncio.create_task(self._read(key, read))
+        return cast(T, await asyncio.shield(self._reading[key]))
+
+    async def _read(self, key: str, read: Callable[[], Awaitable[T]]) -> T:
+        began, found = self._clock(), None
+        try:
+            found = await read()
+            return found
+        finally:
+            # Unless it was forgotten meanwhile.
+            if self._reading.get(key) is asyncio.current_task():
+                del self._reading[key]
+                if found is not None:
+                    self._known[key] = began, found
 
 
 def _name(item: Json) -> str:

@@ -7,21 +7,27 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from meshwright.cluster.caches import NodeCache, PodCache
-from meshwright.jobs import KnownJob, Memory
+from meshwright.jobs import KnownJob, Memory, Reading
 from meshwright.lifecycle.model import Identity, Job, Observation, Pod
 from meshwright.lifecycle.policy import readable_job
 from meshwright.settings import Settings
 from meshwright_api import names
 from meshwright_api.errors import InvalidJob
-from meshwright_api.job import TrainingJob, parse_job
+from meshwright_api.job import parse_job
 from meshwright_api.status import TrainingJobStatus
 
 EXPECTATION: Final = timedelta(seconds=30)
 """For how long our own writes are believed although the cache does not show them."""
 
 
-def read_job(known: KnownJob) -> tuple[Job, TrainingJob | None, TrainingJobStatus]:
-    """The job as a decision reads it, and as rendering does if its spec can be run."""
+def read_job(known: KnownJob) -> Reading:
+    """What is known of the job, read once for each of its states."""
+    if known.reading is None:
+        known.reading = _read(known)
+    return known.reading
+
+
+def _read(known: KnownJob) -> Reading:
     try:
         parsed = parse_job(known.raw)
     except InvalidJob as error:

@@ -127,7 +127,7 @@ class TestKopfSession:
     async def test_authenticates_by_itself(self, stub: StubKube, kubeconfig: Callable[..., str]) -> None:
         stub.tokens = {"token-one"}
         found = await Credentials.find(kubeconfig(stub.url, token="token-one"))
-        async with found.session() as session, session.get(stub.url + "/api/v1/pods") as answer:
+        async with found.authorized_session() as session, session.get(stub.url + "/api/v1/pods") as answer:
             assert answer.status == 200
 
     async def test_a_rotated_token_is_taken_up_within_the_request(
@@ -139,7 +139,7 @@ class TestKopfSession:
         token.write_text("token-two")
         stub.tokens = {"token-two"}
         async with (
-            found.session() as session,
+            found.authorized_session() as session,
             session.post(stub.url + "/api/v1/namespaces/a/pods", json={"metadata": {"name": "x"}}) as answer,
         ):
             assert answer.status == 201
@@ -149,7 +149,7 @@ class TestKopfSession:
     ) -> None:
         stub.tokens = {"another-token"}
         found = await Credentials.find(kubeconfig(stub.url, token="token-one"))
-        async with found.session() as session:
+        async with found.authorized_session() as session:
             with pytest.raises(aiohttp.ClientConnectionError, match="401"):
                 await session.get(stub.url + "/api/v1/pods")
 
@@ -158,17 +158,31 @@ def test_the_token_is_looked_at_more_often_than_it_is_rotated() -> None:
     assert module.RELOAD_SECONDS <= 60  # A projected token lives ten minutes at least, and is rotated at 80 %.
 
 
-@pytest.mark.parametrize(("no_proxy", "expected"), [("", "http://proxy:3128"), ("api.example.org", None)])
+@pytest.mark.parametrize("no_proxy", ["", "api.example.invalid"])
 async def test_a_proxy_of_the_environment_is_looked_up_once_and_no_file_of_passwords_ever(
-    no_proxy: str, expected: str | None, kubeconfig: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    no_proxy: str, stub: StubKube, kubeconfig: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("https_proxy", "no_proxy", "all_proxy"):
+    for name in ("http_proxy", "no_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    monkeypatch.setenv("HTTP_PROXY", stub.url)
     monkeypatch.setenv("NO_PROXY", no_proxy)
-    client = (await Credentials.find(kubeconfig("https://api.example.org:6443", token="t"))).client()
-    assert client.rest_client.proxy == expected
-    session = client.rest_client._create_pool_manager()
-    assert session.trust_env is False, "with it aiohttp looks for a netrc file at every request, in a thread"
-    await session.close()
-    await client.close()
+    found = await Credentials.find(kubeconfig("http://api.example.invalid:6443", token="t"))
+    async with found.session() as session:
+        assert session.trust_env is False, "with it aiohttp looks for a netrc file at every request, in a thread"
+        call = session.get("http://api.example.invalid:6443/api/v1/nodes")
+        if no_proxy:
+            with pytest.raises(aiohttp.ClientConnectorDNSError):
+                await call
+        else:
+            assert (await call).status == 200, "the stub answers in the proxy's place"
+
+
+async def test_the_name_that_the_certificate_must_have_is_the_kubeconfigs(
+    kubeconfig: Callable[..., str], tmp_path: Path
+) -> None:
+    path = Path(kubeconfig("https://10.0.0.1:6443", token="t"))
+    assert (await Credentials.find(str(path))).tls_name is None
+    written = json.loads(path.read_text())
+    written["clusters"][0]["cluster"]["tls-server-name"] = "api.example.org"
+    path.write_text(json.dumps(written))
+    assert (await Credentials.find(str(path))).tls_name == "api.example.org"

@@ -11,12 +11,13 @@ import logging
 import ssl
 import time
 from collections.abc import Awaitable, Callable
+from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
 from meshwright import logs
@@ -26,6 +27,9 @@ logger = logging.getLogger(__name__)
 
 RELOAD_SECONDS = 60.0
 """How long a token is used before its file is looked at again; the kubelet rotates at 80 % of an hour or more."""
+
+_READ_BYTES: Final = 2**21
+"""More than the events of a watch have, so that each is read at once."""
 
 Loader = Callable[[Configuration], Awaitable[None]]
 
@@ -37,7 +41,6 @@ class Credentials:
         self.configuration = Configuration()
         # Go clients do not insist on RFC 5280's optional extensions, and many clusters' own CAs lack them.
         self.configuration.disable_strict_ssl_verification = True
-        self.configuration.connection_pool_maxsize = 0
         self._load = load
         self._clock = clock
         self._lock = asyncio.Lock()
@@ -64,6 +67,11 @@ class Credentials:
         """URL of the API server."""
         return str(self.configuration.host)
 
+    @property
+    def tls_name(self) -> str | None:
+        """The name that the server's certificate must have, where that is not the one it is called by."""
+        return self.configuration.tls_server_name or None
+
     async def header(self) -> str | None:
         """The current `Authorization` header, if there is one (a client certificate needs none)."""
         if self._clock() - self._read_at >= RELOAD_SECONDS:
@@ -76,21 +84,26 @@ class Credentials:
             await self._reload_unless_newer_than(self._read_at)
         return header != self._header
 
-    def client(self) -> ApiClient:
-        """A client that trusts the cluster's CA; the caller sends the header and closes the client.
+    def session(self) -> aiohttp.ClientSession:
+        """A session that trusts the cluster's CA; the caller sends the header and closes the session.
 
         A proxy that the environment names is looked up here, once. Left to the session, that would be done for every
         request, with a file of passwords read in a thread besides: more work than the request itself.
         """
-        self.configuration.client_session_kwargs = {"trust_env": False}
-        self.configuration.proxy = self.configuration.proxy or _proxy_for(self.server)
-        return ApiClient(self.configuration)
-
-    def session(self) -> aiohttp.ClientSession:
-        """A session that authenticates by itself, for Kopf; whoever takes it closes it."""
+        configuration = self.configuration
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=self._tls()), middlewares=(self._authorize,), trust_env=True
+            connector=self._connector(),
+            proxy=configuration.proxy or _proxy_for(self.server),
+            trust_env=False,
+            read_bufsize=_READ_BYTES,
         )
+
+    def authorized_session(self) -> aiohttp.ClientSession:
+        """A session that authenticates by itself, for Kopf; whoever takes it closes it."""
+        return aiohttp.ClientSession(connector=self._connector(), middlewares=(self._authorize,), trust_env=True)
+
+    def _connector(self) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(limit=0, ssl=self._tls())
 
     def _tls(self) -> ssl.SSLContext:
         context: ssl.SSLContext = RESTClientObject(self.configuration).ssl_context

@@ -158,7 +158,7 @@ def _state(phase: str, state: Mapping[str, Any]) -> PodState:
         return PodState.FAILED
     if phase == "Succeeded":
         return PodState.SUCCEEDED
-    return PodState.RUNNING if isinstance(state.get("running"), Mapping) else PodState.WAITING
+    return PodState.RUNNING if isinstance(state.get("running"), dict) else PodState.WAITING
 
 
 def _failed_init(status: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -201,7 +201,7 @@ def _last_words(text: str) -> str:
 
 
 def _map(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _list(value: object) -> Sequence[Any]:

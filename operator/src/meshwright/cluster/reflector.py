@@ -10,13 +10,14 @@ Nothing ends it: not an outage, not a malformed object, not a callback that rais
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+import orjson
 
 from meshwright.cluster.api import ApiServer, Json
 from meshwright.cluster.backoff import Backoff, Delays
@@ -170,7 +171,7 @@ class Reflector(Generic[V]):
 
     def _event(self, line: bytes) -> None:
         try:
-            event = json.loads(line)
+            event = orjson.loads(line)
             kind, item = event["type"], event["object"]
         except (ValueError, KeyError, TypeError) as error:
             raise _ListAgain(f"unreadable event: {error}") from error

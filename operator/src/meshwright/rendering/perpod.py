@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import orjson
+
 Path = tuple[str | int, ...]
 
 
@@ -58,12 +60,12 @@ class Stencil:
         return {**document, "perPodNumbers": numbers} if numbers else document
 
     @cached_property
-    def _text(self) -> str:
-        return json.dumps(self.manifest)
+    def _text(self) -> bytes:
+        return orjson.dumps(self.manifest)
 
     def fill(self, values: Mapping[str, str]) -> dict[str, Any]:
         """A manifest of its own with every place filled in."""
-        manifest: dict[str, Any] = json.loads(self._text)
+        manifest: dict[str, Any] = orjson.loads(self._text)
         for path, pattern in self.places:
             _put(manifest, path, pattern.format_map(values))
         for path, pattern in self.numbers:
