@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from meshwright.cluster.api import METADATA_ONLY, Listing
 from meshwright.cluster.errors import AlreadyExists, ApiError, NotFound
 from meshwright.cluster.resources import Resource
+from meshwright.cluster.shapes import WHOLE, Reader
 
 Json = dict[str, Any]
 Key = tuple[str, str, str]
@@ -34,7 +36,9 @@ class MemoryApi:
         self.refuse: dict[str, ApiError] = {}
         self._numbers = itertools.count(1)
 
-    async def create(self, resource: Resource, namespace: str | None, body: Json, *, accept: str = "") -> Json:
+    async def create(
+        self, resource: Resource, namespace: str | None, body: Json, *, accept: str = "", reader: Reader = WHOLE
+    ) -> Json:
         if resource.plural in self.refuse:
             raise self.refuse[resource.plural]
         key = (resource.plural, namespace or "", body["metadata"]["name"])
@@ -45,7 +49,8 @@ class MemoryApi:
         self.objects[key] = stored
         self.calls.append(("create", resource.plural, key[2]))
         stored = copy.deepcopy(stored)
-        return {"metadata": stored["metadata"]} if accept == METADATA_ONLY else stored
+        answer = {"metadata": stored["metadata"]} if accept == METADATA_ONLY else stored
+        return dict(reader.read(json.dumps(answer).encode()))
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Json:
         found = self.objects.get((resource.plural, namespace or "", name))

@@ -91,11 +91,11 @@ class SlowApi(MemoryApi):
         self.asked, self.may_answer = 0, asyncio.Event()
 
     async def create(
-        self, resource: Resource, namespace: str | None, body: dict[str, Any], *, accept: str = ""
+        self, resource: Resource, namespace: str | None, body: dict[str, Any], **options: Any
     ) -> dict[str, Any]:
         self.asked += 1
         await self.may_answer.wait()
-        return await super().create(resource, namespace, body, accept=accept)
+        return await super().create(resource, namespace, body, **options)
 
 
 async def test_the_first_pods_of_a_large_gang_do_not_wait_until_all_are_rendered() -> None:

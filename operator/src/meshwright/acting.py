@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from meshwright.cluster.api import METADATA_ONLY, ApiServer, Json
 from meshwright.cluster.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
-from meshwright.cluster.projection import project_pod
+from meshwright.cluster.projection import created_pod, project_pod
 from meshwright.cluster.resources import (
     CONFIGMAPS,
     NETWORK_POLICIES,
@@ -19,6 +19,7 @@ from meshwright.cluster.resources import (
     TRAININGJOBS,
     Resource,
 )
+from meshwright.cluster.shapes import Named, Reader
 from meshwright.jobs import KnownJob
 from meshwright.lifecycle.model import Action, CreatePod, DeleteJob, DeletePod, ReleaseDomains, StorePlan
 from meshwright.relying import Refused, create_domain, put, release_domains
@@ -31,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 128
 """Actions of one pass that are under way, which is more than the client's default number of calls in flight."""
+_CREATED: Final = Reader(Named)
 T = TypeVar("T")
 
 
@@ -79,13 +81,15 @@ async def _create_pod(api: ApiServer, known: KnownJob, action: CreatePod, now: d
     who = action.identity
     manifest = pod_manifest(frozen, who.role, who.index)
     try:
-        answer = await api.create(PODS, known.metadata.namespace, manifest, accept=METADATA_ONLY)
+        answer = await api.create(PODS, known.metadata.namespace, manifest, accept=METADATA_ONLY, reader=_CREATED)
     except AlreadyExists:
         await _adopt(api, known, manifest["metadata"]["name"])
         return
     except (Forbidden, Invalid) as error:
         raise Refused(error.message) from error
-    _note_created(known, {**manifest, "metadata": answer["metadata"]}, now)
+    pod = created_pod(answer, who)
+    known.memory.created[pod.uid] = (pod, now)
+    known.memory.refusal = ""
 
 
 async def _adopt(api: ApiServer, known: KnownJob, name: str) -> None:
@@ -100,13 +104,6 @@ async def _adopt(api: ApiServer, known: KnownJob, name: str) -> None:
         return
     if project_pod(pod).job_uid != known.metadata.uid:
         raise Refused(f"a pod named {name} exists that this job does not own; delete it to go on")
-
-
-def _note_created(known: KnownJob, created: Json, now: datetime) -> None:
-    pod = project_pod(created).pod
-    if pod is not None:
-        known.memory.created[pod.uid] = (pod, now)
-        known.memory.refusal = ""
 
 
 async def _delete_pod(api: ApiServer, known: KnownJob, action: DeletePod, now: datetime) -> None:

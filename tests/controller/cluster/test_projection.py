@@ -8,17 +8,36 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.cluster.projection import NodeRecord, PodRecord, project_node, project_pod
+from meshwright.cluster import projection
+from meshwright.cluster.projection import NodeRecord, PodRecord
+from meshwright.cluster.shapes import NodeShape, PodShape, Reader
 from meshwright.lifecycle.model import Identity, Pod, PodState
 from meshwright.placement.supply.resources import Resources
 from meshwright_api import names
 from tests.controller.cluster.builders import JOB, JOB_UID, a_member, a_node, a_pod, container
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
+
+
+PODS, NODES = Reader(PodShape), Reader(NodeShape)
+
+
+def project_pod(item: dict[str, Any]) -> PodRecord:
+    """The record; that of what a watch reads of the pod is the same."""
+    record = projection.project_pod(item)
+    assert projection.project_pod(PODS.read(json.dumps(item).encode())) == record
+    return record
+
+
+def project_node(item: dict[str, Any]) -> NodeRecord:
+    """The record; that of what a watch reads of the node is the same."""
+    record = projection.project_node(item)
+    assert projection.project_node(NODES.read(json.dumps(item).encode())) == record
+    return record
 
 
 def broken(template: Any) -> st.SearchStrategy[Any]:

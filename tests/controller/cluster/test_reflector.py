@@ -303,7 +303,7 @@ class History:
             "status": {"phase": self.truth[uid]},
         }
 
-    async def pages(self, resource: object, namespace: object) -> AsyncIterator[Json]:
+    async def pages(self, resource: object, namespace: object, *, reader: object) -> AsyncIterator[Json]:
         items = [self._item(uid) for uid in self.truth]
         yield {"metadata": {"resourceVersion": str(self.version)}, "items": items[:1]}
         yield {"metadata": {"resourceVersion": str(self.version)}, "items": items[1:]}

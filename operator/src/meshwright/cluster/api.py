@@ -12,15 +12,17 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
 import aiohttp
-import orjson
+import msgspec
 
 from meshwright.cluster.credentials import Credentials
 from meshwright.cluster.errors import Gone, NotFound, NotLeading, Unauthorized, Unreachable, from_status
 from meshwright.cluster.resources import Resource
+from meshwright.cluster.shapes import WHOLE, Reader
 from meshwright_api import names
 
 Json = dict[str, Any]
@@ -90,6 +92,7 @@ class ApiServer:
         fenced: bool | None = None,
         urgent: bool = False,
         label: tuple[str, str] = ("", ""),
+        reader: Reader = WHOLE,
     ) -> Json:
         """Sends one request and returns the parsed answer.
 
@@ -104,6 +107,7 @@ class ApiServer:
             fenced: Whether `before_write` is asked; by default for everything that is no GET.
             urgent: Does not queue behind other requests (the lease's renewal).
             label: Verb and resource, for the metrics.
+            reader: Reads the answer, if it is a success.
 
         Raises:
             ApiError: Anything but success, translated.
@@ -114,7 +118,7 @@ class ApiServer:
             with self._measured(*(label if label[0] else (method.lower(), label[1]))) as outcome:
                 response = await self._send(method, path, query, body, content_type, accept, limits, fence)
                 outcome.append(response.status)
-                return await _read(response)
+                return await _read(response, reader)
 
     @contextmanager
     def _measured(self, verb: str, resource: str) -> Iterator[list[int]]:
@@ -164,16 +168,24 @@ class ApiServer:
         return await self.request("GET", resource.path(namespace, name), label=("get", resource.plural), **options)
 
     async def pages(
-        self, resource: Resource, namespace: str | None = None, *, query: Query | None = None
+        self, resource: Resource, namespace: str | None = None, *, query: Query | None = None, reader: Reader = WHOLE
     ) -> AsyncIterator[Json]:
         """A list in pages, all of one resource version; the caller need not hold more than one.
+
+        Args:
+            resource: The kind.
+            namespace: Of the objects; None for all.
+            query: More query parameters.
+            reader: Reads each page.
 
         Raises:
             Gone: The list took so long that its continue token expired; begin again.
         """
         wanted = {"limit": PAGE_SIZE, **(query or {})}
         while True:
-            page = await self.request("GET", resource.path(namespace), query=wanted, label=("list", resource.plural))
+            page = await self.request(
+                "GET", resource.path(namespace), query=wanted, label=("list", resource.plural), reader=reader
+            )
             yield page
             token = (page.get("metadata") or {}).get("continue")
             if not token:
@@ -287,8 +299,8 @@ class ApiServer:
         limits: aiohttp.ClientTimeout,
         fence: Callable[[], None] | None,
     ) -> aiohttp.ClientResponse:
-        url = self.credentials.server + path + (f"?{urlencode(query)}" if query else "")
-        data = None if body is None else orjson.dumps(body)
+        url = self.credentials.server + path + (_query_text(tuple(query.items())) if query else "")
+        data = None if body is None else msgspec.json.encode(body)
         header = await self.credentials.header()
         while True:
             headers = {"Content-Type": content_type, "Accept": accept, "User-Agent": USER_AGENT}
@@ -305,11 +317,11 @@ class ApiServer:
             header = await self.credentials.header()
 
 
-async def _read(response: aiohttp.ClientResponse) -> Json:
+async def _read(response: aiohttp.ClientResponse, reader: Reader = WHOLE) -> Json:
     """The parsed answer; raises what a failure means."""
     raw = await response.read()
     try:
-        body = orjson.loads(raw) if raw else {}
+        body = (reader if response.status < 400 else WHOLE).read(raw) if raw else {}
     except ValueError:
         body = raw[:200].decode(errors="replace")
     if response.status < 400 and isinstance(body, dict):
@@ -318,6 +330,11 @@ async def _read(response: aiohttp.ClientResponse) -> Json:
         raise Unauthorized(401, "Unauthorized", "the API server rejects the token, and there is no newer one yet")
     code = response.status if response.status >= 400 else 502  # Something that is no API server answered.
     raise from_status(code, body, _seconds(response.headers.get("Retry-After")))
+
+
+@lru_cache(maxsize=64)
+def _query_text(query: tuple[tuple[str, str | int], ...]) -> str:
+    return f"?{urlencode(query)}"
 
 
 def _seconds(text: str | None) -> float | None:

@@ -12,6 +12,7 @@ from meshwright.cluster.api import ApiServer
 from meshwright.cluster.projection import NodeRecord, PodRecord, project_node, project_pod
 from meshwright.cluster.reflector import Reflector, Timings
 from meshwright.cluster.resources import NODES, PODS
+from meshwright.cluster.shapes import NodeShape, PodShape
 from meshwright.lifecycle.model import Identity, Job, Pod
 from meshwright.placement.supply.capacity import PodUse
 from meshwright.placement.supply.nodes import NodeCapacity
@@ -61,7 +62,9 @@ class PodCache(_Cache[PodRecord]):
     def __init__(
         self, api: ApiServer, namespaces: Iterable[str | None] = (None,), timings: Timings | None = None
     ) -> None:
-        super().__init__([Reflector(api, PODS, ns, project_pod, self._changed, timings=timings) for ns in namespaces])
+        super().__init__(
+            [Reflector(api, PODS, ns, project_pod, self._changed, shape=PodShape, timings=timings) for ns in namespaces]
+        )
         self.on_job: Callable[[str], None] = lambda _: None
         self.on_use: Callable[[PodUse | None, PodUse | None], None] = lambda _old, _new: None
         self._gangs: dict[str, dict[str, PodRecord]] = {}
@@ -156,7 +159,7 @@ class NodeCache(_Cache[NodeRecord]):
     """
 
     def __init__(self, api: ApiServer, timings: Timings | None = None, *, readable: bool = True) -> None:
-        reflector = Reflector(api, NODES, None, project_node, self._changed, timings=timings)
+        reflector = Reflector(api, NODES, None, project_node, self._changed, shape=NodeShape, timings=timings)
         super().__init__([reflector] if readable else [])
         self.readable = readable
         self.on_offer: Callable[[str, NodeCapacity | None], None] = lambda _name, _node: None

@@ -65,6 +65,17 @@ def project_pod(item: Mapping[str, Any]) -> PodRecord:
     return PodRecord(use, uid, _gang_pod(identity, metadata, spec, status), _text(status.get("podIP")))
 
 
+def created_pod(item: Mapping[str, Any], identity: Identity) -> Pod:
+    """A pod that was created just now, from its metadata: bound nowhere, nothing known of its containers."""
+    metadata = _map(item.get("metadata"))
+    return Pod(
+        _text(metadata.get("name")),
+        _text(metadata.get("uid")),
+        identity,
+        created_at=_time(metadata.get("creationTimestamp")),
+    )
+
+
 def project_node(item: Mapping[str, Any]) -> NodeRecord:
     """The record of a Node object."""
     metadata = _map(item.get("metadata"))

@@ -15,14 +15,13 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
-
-import orjson
+from typing import Any, Generic, TypeVar
 
 from meshwright.cluster.api import ApiServer, Json
 from meshwright.cluster.backoff import Backoff, Delays
 from meshwright.cluster.errors import ApiError, Gone
 from meshwright.cluster.resources import Resource
+from meshwright.cluster.shapes import WHOLE, Reader, event_of, page_of
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +63,7 @@ class Reflector(Generic[V]):
         project: Callable[[Json], V],
         on_change: Change[V],
         *,
+        shape: Any = Json,
         timings: Timings | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -75,6 +75,7 @@ class Reflector(Generic[V]):
         self._resource = resource
         self._namespace = namespace
         self._project = project
+        self._pages, self._events = Reader(page_of(shape)), Reader(event_of(shape))
         self._on_change = on_change
         self._timings = timings or Timings()
         self._clock = clock
@@ -130,7 +131,7 @@ class Reflector(Generic[V]):
         self._tried_at = self._clock()
         seen: set[str] = set()
         version = ""
-        async for page in self._api.pages(self._resource, self._namespace):
+        async for page in self._api.pages(self._resource, self._namespace, reader=self._pages):
             self._heard()
             version = version or str(_metadata(page).get("resourceVersion") or "")
             for item in page.get("items") or []:
@@ -171,8 +172,10 @@ class Reflector(Generic[V]):
 
     def _event(self, line: bytes) -> None:
         try:
-            event = orjson.loads(line)
+            event = self._events.read(line)
             kind, item = event["type"], event["object"]
+            if kind == "ERROR":
+                item = WHOLE.read(line)["object"]
         except (ValueError, KeyError, TypeError) as error:
             raise _ListAgain(f"unreadable event: {error}") from error
         if kind == "ERROR":

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import orjson
+import msgspec
 
 Path = tuple[str | int, ...]
 
@@ -61,11 +61,11 @@ class Stencil:
 
     @cached_property
     def _text(self) -> bytes:
-        return orjson.dumps(self.manifest)
+        return msgspec.json.encode(self.manifest)
 
     def fill(self, values: Mapping[str, str]) -> dict[str, Any]:
         """A manifest of its own with every place filled in."""
-        manifest: dict[str, Any] = orjson.loads(self._text)
+        manifest: dict[str, Any] = msgspec.json.decode(self._text)
         for path, pattern in self.places:
             _put(manifest, path, pattern.format_map(values))
         for path, pattern in self.numbers:
