@@ -27,7 +27,7 @@ class Scale:
     """How large everything is."""
 
     gang: int = 5000
-    pairs: int = 3
+    pairs: int = 2
     jobs: int = 500
     pods_each: int = 8
     fake_nodes: int = 60
@@ -47,11 +47,11 @@ def measures(scale: Scale) -> dict[str, Callable[[], Awaitable[list[str]]]]:
     optimum = ("benchmarks.placement_optimum", f"--instances={scale.instances}")
     return {
         "create": lambda: gang_create(scale.gang, scale.pairs),
-        "jobs": lambda: jobs_running(scale.jobs, scale.pods_each, scale.fake_nodes, scale.pairs),
         "fleet": lambda: fleet(scale.nodes, scale.pods, scale.quiet_seconds),
         "restart": lambda: gang_restart(scale.gang),
         "placement": lambda: _run("benchmarks.placement_speed", f"--rounds={scale.placements}"),
         "optimum": lambda: _run(*optimum),
+        "jobs": lambda: jobs_running(scale.jobs, scale.pods_each, scale.fake_nodes, scale.pairs),
     }
 
 

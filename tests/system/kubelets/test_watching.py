@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from meshwright_api import names
-from tests.system.kubelets.site import Site, a_trained_job
+from tests.system.kubelets.site import Site, a_shared_folder, a_trained_job
 from tests.system.stage import Json, Stage, eventually
 from tests.system.training import PATIENCE, a_section
 
@@ -63,42 +63,43 @@ def series(site: Site, query: str) -> list[dict[str, str]]:
     return [one["metric"] for one in json.loads(found)]
 
 
-def test_prometheus_finds_the_series_that_the_readme_names(
-    site: Site, stage: Stage, shared: Path, tmp_path: Path
-) -> None:
-    stage.create(a_trained_job("watched", a_section(steps=100_000), site.claim(stage, "shared", shared)))
+@pytest.fixture(scope="module")
+def watched(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """A namespace in which the job `watched` trains."""
+    site.set_slots({node.name: 1 for node in site.cluster.container_nodes})
+    stage = site.stage("watched")
+    volume = site.claim(stage, "shared", a_shared_folder(tmp_path_factory.mktemp("watched")))
+    stage.create(a_trained_job("watched", a_section(steps=100_000), volume))
     stage.wait_progress("watched", 3)
+    yield stage
+    stage.delete("watched")
+
+
+def test_prometheus_finds_the_series_that_the_readme_names(site: Site, watched: Stage, tmp_path: Path) -> None:
     named = set(re.findall(r"`((?:trainingjob|meshwright)_[a-z_]+)`", README.read_text()))
     assert len(named) >= 8
-    gang = stage.gang(1)
+    gang = watched.gang(1)
     with prometheus(site, tmp_path, [*gang, site.operator_pod()]):
         for name in sorted(named):
             eventually(partial(series, site, name), f"{name} has a series", PATIENCE)
         steps = series(site, "meshwright_trainer_step > 2")
         assert {one["pod"] for one in steps} == {pod["metadata"]["name"] for pod in gang}
-        assert series(site, f'trainingjob_jobs{{namespace="{stage.namespace}",phase="Running"}} == 1')
+        assert series(site, f'trainingjob_jobs{{namespace="{watched.namespace}",phase="Running"}} == 1')
         assert {one["pod"] for one in series(site, "meshwright_leader == 1")} == {
             site.operator_pod()["metadata"]["name"]
         }
-    stage.delete("watched")
 
 
-def test_a_policy_closes_a_jobs_pods_where_the_network_plugin_enforces_it(
-    site: Site, stage: Stage, shared: Path
-) -> None:
-    section = a_section(steps=100_000)
-    uid = stage.create(a_trained_job("closed", section, site.claim(stage, "shared", shared)))
-    stage.wait_progress("closed", 1)
-    [policy] = stage.cluster.request("GET", f"/apis/networking.k8s.io/v1/namespaces/{stage.namespace}/networkpolicies")[
-        "items"
-    ]
+def test_a_policy_closes_a_jobs_pods_where_the_network_plugin_enforces_it(site: Site, watched: Stage) -> None:
+    policies = f"/apis/networking.k8s.io/v1/namespaces/{watched.namespace}/networkpolicies"
+    [policy] = watched.cluster.request("GET", policies)["items"]
+    uid = watched.job("watched")["metadata"]["uid"]
     assert policy["spec"]["podSelector"] == {"matchLabels": {names.LABEL_JOB_UID: uid}}
-    pod = stage.gang(1)[0]
+    pod = watched.gang(1)[0]
     target = f"http://{pod['status']['podIP']}:9464/metrics"
     script = f"import urllib.request; urllib.request.urlopen({target!r}, timeout=5)"
     stranger = ["exec", site.operator_pod()["metadata"]["name"], "--", "python", "-c", script]
-    done = stage.cluster.kubectl("--namespace", "meshwright-system", *stranger, check=False)
-    stage.delete("closed")
+    done = watched.cluster.kubectl("--namespace", "meshwright-system", *stranger, check=False)
     if done.returncode == 0:
         pytest.skip("the network plugin of these nodes (a plain bridge) enforces no NetworkPolicy; the object is right")
     assert "timed out" in done.stderr or "refused" in done.stderr
