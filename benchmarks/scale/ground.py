@@ -26,6 +26,8 @@ CONTROLLERS, SCHEDULER = "kube-controller-manager", "kube-scheduler"
 CORE: Final = "/api/v1"
 JOBS: Final = "/apis/meshwright.dev/v1alpha1"
 _PEER: Final = "--concurrent-job-syncs=20"
+_GRACE_SECONDS: Final = 600
+"""Where thousands of pods start at once on two cores, nodes that are well cannot say so for minutes."""
 _NO_LIFECYCLE: Final = "--controllers=*,-node-lifecycle-controller"
 """Nodes that are only objects renew no Lease and would be called lost."""
 
@@ -83,7 +85,11 @@ async def ground(*, audit: bool = False, nodes_live: bool = False) -> AsyncItera
     controllers = (_PEER,) if nodes_live else (_PEER, _NO_LIFECYCLE)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         cluster = await asyncio.to_thread(
-            Cluster.start, Path(folder) / "cluster", audit=audit, extra_arguments={CONTROLLERS: controllers}
+            Cluster.start,
+            Path(folder) / "cluster",
+            audit=audit,
+            extra_arguments={CONTROLLERS: controllers},
+            node_monitor_grace_seconds=_GRACE_SECONDS,
         )
         with cluster:
             kubeconfig = await asyncio.to_thread(install, cluster)
