@@ -7,9 +7,10 @@ node, depends on where other pods happen to be; there kube-scheduler has the las
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
+from meshwright.placement.supply.eligibility import Requirement, requirements
 from meshwright.placement.supply.resources import NOTHING, ONE_EACH, Resources
 
 _HOSTNAME: Final = "kubernetes.io/hostname"
@@ -33,37 +34,17 @@ def _of_its_own(term: Mapping[str, Any], labels: Mapping[str, str], namespace: s
     here = namespace in given if given else not chosen
     if term.get("topologyKey") != _HOSTNAME or selector is None or not here or term.get("mismatchLabelKeys"):
         return ""
-    same = [
-        {"key": k, "operator": "In", "values": [labels[k]]} for k in term.get("matchLabelKeys") or () if k in labels
-    ]
-    wanted = [*_requirements(selector), *same]
-    if not all(_holds(requirement, labels) for requirement in wanted):
+    labelled = selector.get("matchLabels") or {}
+    alike = [(key, labels[key]) for key in term.get("matchLabelKeys") or () if key in labels]
+    wanted = [Requirement(key, "In", (value,)) for key, value in (*labelled.items(), *alike)]
+    wanted += requirements(selector.get("matchExpressions"))
+    if not all(requirement.holds(labels) for requirement in wanted):
         return ""
     return "pods with " + ", ".join(sorted(map(_text, wanted))) if wanted else "other pods"
 
 
-def _requirements(selector: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for key, value in (selector.get("matchLabels") or {}).items():
-        yield {"key": key, "operator": "In", "values": [value]}
-    yield from selector.get("matchExpressions") or ()
-
-
-def _holds(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    value, values = labels.get(requirement.get("key") or ""), requirement.get("values") or ()
-    match requirement.get("operator"):
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-    return False
-
-
-def _text(requirement: Mapping[str, Any]) -> str:
-    key, operator, values = requirement["key"], requirement["operator"], sorted(requirement.get("values") or ())
+def _text(requirement: Requirement) -> str:
+    key, operator, values = requirement.key, requirement.operator, sorted(requirement.values)
     if operator == "In" and len(values) == 1:
         return f"{key}={values[0]}"
     return f"{key} {operator} {', '.join(values)}".rstrip()

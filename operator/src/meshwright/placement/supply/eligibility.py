@@ -147,11 +147,12 @@ def _toleration(toleration: Mapping[str, Any]) -> Toleration:
 
 
 def _term(term: Mapping[str, Any]) -> Term:
-    return Term(_requirements(term.get("matchExpressions")), _requirements(term.get("matchFields")))
+    return Term(requirements(term.get("matchExpressions")), requirements(term.get("matchFields")))
 
 
-def _requirements(requirements: Iterable[Mapping[str, Any]] | None) -> tuple[Requirement, ...]:
+def requirements(expressions: Iterable[Mapping[str, Any]] | None) -> tuple[Requirement, ...]:
+    """Reads `matchExpressions`, of a selector of nodes or of pods."""
     return tuple(
-        Requirement(r.get("key") or "", r.get("operator") or "", tuple(r.get("values") or ()))
-        for r in requirements or ()
+        Requirement(e.get("key") or "", e.get("operator") or "", tuple(e.get("values") or ()))
+        for e in expressions or ()
     )
