@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
@@ -31,6 +31,7 @@ class Bench:
 
     def __init__(self, incarnation: int = 1) -> None:
         self.api = MemoryApi()
+        self.now = NOW
         self.plan_of(incarnation)
 
     def plan_of(self, incarnation: int) -> None:
@@ -39,7 +40,7 @@ class Bench:
         self.incarnation = incarnation
 
     async def do(self, *actions: Any) -> None:
-        await carry_out(cast(ApiServer, self.api), self.known, actions, NOW)
+        await carry_out(cast(ApiServer, self.api), self.known, actions, lambda: self.now)
 
     async def store(self) -> None:
         assert self.known.memory.frozen
@@ -96,6 +97,18 @@ class SlowApi(MemoryApi):
         self.asked += 1
         await self.may_answer.wait()
         return await super().create(resource, namespace, body, **options)
+
+
+async def test_what_was_done_is_believed_in_from_the_answer_on_however_long_the_call_took() -> None:
+    bench = Bench()
+    bench.api = slow = SlowApi()
+    acting = asyncio.create_task(bench.do(create(0)))
+    await asyncio.sleep(0)
+    bench.now = NOW + timedelta(minutes=1)
+    slow.may_answer.set()
+    await acting
+    ((_, when),) = bench.known.memory.created.values()
+    assert when == bench.now
 
 
 async def test_the_first_pods_of_a_large_gang_do_not_wait_until_all_are_rendered() -> None:

@@ -12,18 +12,20 @@ from meshwright.workqueue import WorkQueue
 class Passes:
     """A handler that waits until it is let go, and notes what it was called for."""
 
-    def __init__(self) -> None:
+    def __init__(self, rest: float = 0.0) -> None:
+        self.rest = rest
         self.begun: list[str] = []
         self.at_once: dict[str, int] = {}
         self.most_at_once = 0
         self.gate = asyncio.Event()
 
-    async def __call__(self, key: str) -> None:
+    async def __call__(self, key: str) -> float:
         self.begun.append(key)
         self.at_once[key] = self.at_once.get(key, 0) + 1
         self.most_at_once = max(self.most_at_once, self.at_once[key])
         await self.gate.wait()
         self.at_once[key] -= 1
+        return self.rest
 
 
 @asynccontextmanager
@@ -75,6 +77,34 @@ async def test_different_keys_are_worked_on_at_once() -> None:
         queue.add("b")
         await settle()
         assert sorted(passes.begun) == ["a", "b"]
+
+
+async def test_what_happens_to_a_key_that_rests_is_gathered_into_one_pass() -> None:
+    queue, passes = WorkQueue(), Passes(rest=0.05)
+    passes.gate.set()
+    async with workers(queue, passes):
+        for _ in range(100):
+            queue.add("a")
+            await settle()
+        assert passes.begun == ["a"]
+        async with asyncio.timeout(5):
+            while len(passes.begun) < 2:
+                await asyncio.sleep(0.005)
+        await asyncio.sleep(0.1)
+        assert passes.begun == ["a", "a"]
+        queue.add("a")
+        await settle()
+    assert passes.begun == ["a", "a", "a"], "a rested key is worked on at once"
+
+
+async def test_a_key_that_rests_keeps_no_other_waiting() -> None:
+    queue, passes = WorkQueue(), Passes(rest=3600)
+    passes.gate.set()
+    async with workers(queue, passes, count=1):
+        queue.add("a")
+        queue.add("b")
+        await settle()
+    assert passes.begun == ["a", "b"]
 
 
 async def test_the_earliest_wish_for_later_counts() -> None:

@@ -33,11 +33,18 @@ logger = logging.getLogger(__name__)
 _AT_ONCE: Final = 128
 """Actions of one pass that are under way, which is more than the client's default number of calls in flight."""
 _CREATED: Final = Reader(Named)
+Clock = Callable[[], datetime]
 T = TypeVar("T")
 
 
-async def carry_out(api: ApiServer, known: KnownJob, actions: Sequence[Action], now: datetime) -> None:
+async def carry_out(api: ApiServer, known: KnownJob, actions: Sequence[Action], clock: Clock) -> None:
     """Carries the actions out; those of one kind at once, in rank order as far as the connections allow.
+
+    Args:
+        api: the API server.
+        known: the job; what was done is noted in its memory, with the time of each answer.
+        actions: of one decision.
+        clock: of the cluster's time; thousands of calls take minutes.
 
     Raises:
         Refused: a pod was refused; the pods before it may exist.
@@ -52,8 +59,8 @@ async def carry_out(api: ApiServer, known: KnownJob, actions: Sequence[Action], 
             await api.delete(TRAININGJOBS, known.metadata.namespace, known.metadata.name, uid=action.uid)
         elif isinstance(action, ReleaseDomains):
             await release_domains(api, known)
-    await _for_all(deletes, lambda action: _delete_pod(api, known, action, now))
-    await _for_all(creates, lambda action: _create_pod(api, known, action, now))
+    await _for_all(deletes, lambda action: _delete_pod(api, known, action, clock))
+    await _for_all(creates, lambda action: _create_pod(api, known, action, clock))
 
 
 async def _for_all(actions: Sequence[T], act: Callable[[T], Awaitable[None]]) -> None:
@@ -75,7 +82,7 @@ async def _for_all(actions: Sequence[T], act: Callable[[T], Awaitable[None]]) ->
         raise errors[0]
 
 
-async def _create_pod(api: ApiServer, known: KnownJob, action: CreatePod, now: datetime) -> None:
+async def _create_pod(api: ApiServer, known: KnownJob, action: CreatePod, clock: Clock) -> None:
     frozen = known.memory.frozen
     assert frozen is not None, "a pod is created from a plan"
     who = action.identity
@@ -88,7 +95,7 @@ async def _create_pod(api: ApiServer, known: KnownJob, action: CreatePod, now: d
     except (Forbidden, Invalid) as error:
         raise Refused(error.message) from error
     pod = created_pod(answer, who)
-    known.memory.created[pod.uid] = (pod, now)
+    known.memory.created[pod.uid] = (pod, clock())
     known.memory.refusal = ""
 
 
@@ -106,9 +113,9 @@ async def _adopt(api: ApiServer, known: KnownJob, name: str) -> None:
         raise Refused(f"a pod named {name} exists that this job does not own; delete it to go on")
 
 
-async def _delete_pod(api: ApiServer, known: KnownJob, action: DeletePod, now: datetime) -> None:
+async def _delete_pod(api: ApiServer, known: KnownJob, action: DeletePod, clock: Clock) -> None:
     await api.delete(PODS, known.metadata.namespace, action.name, uid=action.uid, grace_seconds=action.grace_seconds)
-    known.memory.deleted[action.uid] = now
+    known.memory.deleted[action.uid] = clock()
 
 
 async def store_plan(api: ApiServer, known: KnownJob) -> None:

@@ -31,6 +31,10 @@ logger = logging.getLogger(__name__)
 
 FIRST_RETRY_SECONDS: Final = 0.2
 LONGEST_RETRY_SECONDS: Final = 30.0
+REST_SECONDS: Final = 0.05
+"""So long a job is left alone after a pass, and what its pods do meanwhile is gathered."""
+REST_FACTOR: Final = 4.0
+"""Deciding takes one job at most one fifth of the time, however large its gang: each pod that starts wakes it."""
 LOOK_SECONDS: Final = 0.02
 """So long changes of what is free are gathered before the queue is looked through."""
 LOOK_PAUSE: Final = 9.0
@@ -187,18 +191,18 @@ class Reconciler:
             await asyncio.sleep(delay)
             delay = min(2 * delay, LONGEST_RETRY_SECONDS)
 
-    async def _pass(self, uid: str) -> None:
-        """One pass; whatever goes wrong, the job is looked at again."""
+    async def _pass(self, uid: str) -> float:
+        """One pass; whatever goes wrong, the job is looked at again. Returns for how long it is then left alone."""
         known = self._jobs.get(uid)
         if known is None:
-            return
+            return 0.0
         where = {"job": f"{known.metadata.namespace}/{known.metadata.name}"}
         began = time.monotonic()
         try:
             wait = await reconcile(self._world, uid)
         except NotLeading:
             self._world.recorder.passed("not_leading", time.monotonic() - began)
-            return
+            return 0.0
         except Exception as error:
             self._world.recorder.passed("error", time.monotonic() - began, type(error).__name__)
             known.memory.failures += 1
@@ -208,11 +212,12 @@ class Reconciler:
             else:
                 logger.exception("pass failed, again in %.1f s", delay, extra=where)
             self._work.add_after(uid, delay)
-            return
+            return REST_SECONDS
         self._world.recorder.passed("done", time.monotonic() - began)
         known.memory.failures = 0
         if wait is not None:
             self._work.add_after(uid, wait)
+        return max(REST_SECONDS, REST_FACTOR * known.memory.deciding_seconds)
 
     def _wake(self, uid: str) -> None:
         if self._jobs.get(uid) is not None:

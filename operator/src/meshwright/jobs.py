@@ -34,6 +34,8 @@ class Memory:
     progress_at: datetime | None = None
     """When a write that only refreshed something was last made."""
     refusal: str = ""
+    deciding_seconds: float = 0.0
+    """What the last decision took of the processor: it grows with the gang."""
     failures: int = 0
     """Passes in a row that ended in an error."""
 

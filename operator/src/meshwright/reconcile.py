@@ -7,6 +7,7 @@ version that was decided from, or carries out actions that may be repeated; so a
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -100,7 +101,7 @@ async def reconcile(world: Surroundings, uid: str) -> float | None:
         if known is None:
             return None
         observation = await _observe(world, known)
-        decision = await _decide(world, observation)
+        decision = await _decide(world, known, observation)
         _keep_places(world, observation)
         if decision.status is None and not decision.actions:
             return decision.wake_after
@@ -145,9 +146,11 @@ async def _observe(world: Surroundings, known: KnownJob) -> Observation:
     return observation
 
 
-async def _decide(world: Surroundings, observation: Observation) -> Decision:
+async def _decide(world: Surroundings, known: KnownJob, observation: Observation) -> Decision:
     """The decision; made again from a fresh list when a pod seems to be missing."""
+    began = time.thread_time()
     decision = decide(observation)
+    known.memory.deciding_seconds = time.thread_time() - began
     if decision.confirm_pods:
         pods = await live_gang(world.api, observation.job)
         decision = decide(replace(observation, pods=pods, pods_confirmed=True))
@@ -264,7 +267,7 @@ async def _read_again(world: Surroundings, known: KnownJob) -> None:
 async def _act(world: Surroundings, known: KnownJob, o: Observation, decision: Decision) -> float | None:
     """Carries the actions out; returns seconds to wait if the next round must see what came of them."""
     try:
-        await carry_out(world.api, known, decision.actions, o.now)
+        await carry_out(world.api, known, decision.actions, world.clock)
     except Refused as error:
         known.memory.refusal = str(error)
         # One more round, so that the refusal is told; it is tried again later.

@@ -1,4 +1,7 @@
-"""`WorkQueue`: which jobs need a pass. One job is never worked on twice at once, different jobs are."""
+"""`WorkQueue`: which jobs need a pass. One job is never worked on twice at once, different jobs are.
+
+After each pass a job rests for as long as the pass asks: what happens to it meanwhile is seen by one pass, not by many.
+"""
 
 from __future__ import annotations
 
@@ -47,25 +50,33 @@ class WorkQueue:
     def __len__(self) -> int:
         return len(self._dirty)
 
-    async def work(self, handle: Callable[[str], Awaitable[None]]) -> None:
-        """Works for ever; `handle` must not raise."""
+    async def work(self, handle: Callable[[str], Awaitable[float]]) -> None:
+        """Works for ever; `handle` must not raise, and returns the seconds for which its key rests."""
+        loop = asyncio.get_running_loop()
         while True:
             key = await self._ready.get()
             self._dirty.pop(key, None)
             self.forget(key)
             self._busy.add(key)
+            rest = 0.0
             try:
-                await handle(key)
+                rest = await handle(key)
             finally:
-                self._busy.discard(key)
-                if key in self._dirty:
-                    self._ready.put_nowait(key)
+                if rest > 0:
+                    loop.call_later(rest, self._rested, key)
+                else:
+                    self._rested(key)
 
     def close(self) -> None:
         """Cancels every timer."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+
+    def _rested(self, key: str) -> None:
+        self._busy.discard(key)
+        if key in self._dirty:
+            self._ready.put_nowait(key)
 
     def _fire(self, key: str) -> None:
         self._timers.pop(key, None)
