@@ -27,6 +27,8 @@ LABEL_INCARNATION: Final = f"{GROUP}/incarnation"
 LABEL_COMPONENT: Final = f"{GROUP}/component"
 """What an object that is no pod of the gang is for: `plan`, `placement` or `fabric`."""
 
+ANNOTATION_CONTAINER: Final = f"{GROUP}/container"
+"""Of pods whose trained container is not called `trainer`: its name, since others may be injected beside it."""
 ANNOTATION_PLAN: Final = f"{GROUP}/plan-sha256"
 """SHA-256 of the committed plan that an object was rendered from."""
 

@@ -25,6 +25,7 @@ class MemoryApi:
     Attributes:
         objects: What there is, by (plural, namespace, name).
         calls: (verb, plural, name) of every call that changed something.
+        attempts: How often something was to be created.
         lists: Plural of every list that was read.
         refuse: Raised instead of creating, or listing, objects of that plural.
     """
@@ -32,6 +33,7 @@ class MemoryApi:
     def __init__(self) -> None:
         self.objects: dict[Key, Json] = {}
         self.calls: list[tuple[str, str, str]] = []
+        self.attempts = 0
         self.lists: Names = []
         self.refuse: dict[str, ApiError] = {}
         self._numbers = itertools.count(1)
@@ -39,6 +41,7 @@ class MemoryApi:
     async def create(
         self, resource: Resource, namespace: str | None, body: Json, *, accept: str = "", reader: Reader = WHOLE
     ) -> Json:
+        self.attempts += 1
         if resource.plural in self.refuse:
             raise self.refuse[resource.plural]
         key = (resource.plural, namespace or "", body["metadata"]["name"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -11,7 +12,7 @@ import pytest
 
 from meshwright.acting import Refused, carry_out, load_plan
 from meshwright.cluster.api import ApiServer
-from meshwright.cluster.errors import Conflict, Forbidden, NotFound
+from meshwright.cluster.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, ServerError
 from meshwright.cluster.resources import Resource
 from meshwright.jobs import KnownJob
 from meshwright.lifecycle.model import CreatePod, DeletePod, Identity, ReleaseDomains, StorePlan
@@ -77,11 +78,43 @@ async def test_a_foreign_pod_in_our_place_is_not_touched() -> None:
     assert bench.api.objects[("pods", "team", POD_0)]["metadata"]["uid"] == "theirs"
 
 
-async def test_a_pod_that_the_server_refuses_does_not_keep_the_others_from_being_tried() -> None:
+REFUSALS = (
+    Forbidden(403, "Forbidden", "exceeded quota: gpus"),
+    Invalid(422, "Invalid", "spec: hostPort"),
+    ApiError(400, "BadRequest", 'admission webhook "limits" denied the request'),
+    ServerError(500, "InternalError", 'failed calling webhook "limits": connection refused'),
+)
+FAILURES = (ServerError(500, "InternalError", "etcd"), ServerError(503, "", ""), Conflict(409, "Conflict", "again"))
+
+
+@pytest.mark.parametrize("error", REFUSALS, ids=lambda error: str(error.status))
+async def test_a_pod_that_the_server_refuses_does_not_keep_the_others_from_being_tried(error: ApiError) -> None:
     bench = Bench()
-    bench.api.refuse["pods"] = Forbidden(403, "Forbidden", "exceeded quota: gpus")
-    with pytest.raises(Refused, match="exceeded quota"):
+    bench.api.refuse["pods"] = error
+    with pytest.raises(Refused, match=re.escape(error.message)):
         await bench.do(create(0), create(1))
+    assert bench.api.attempts == 2
+
+
+@pytest.mark.parametrize("plural", ["configmaps", "services", "networkpolicies"])
+@pytest.mark.parametrize("error", REFUSALS, ids=lambda error: str(error.status))
+async def test_k42_whatever_is_refused_of_what_a_gang_needs_is_said_in_the_servers_words(
+    plural: str, error: ApiError
+) -> None:
+    bench = Bench()
+    bench.api.refuse[plural] = error
+    with pytest.raises(Refused, match=re.escape(error.message)):
+        await bench.store()
+    assert bench.known.memory.stored == ""
+
+
+@pytest.mark.parametrize("plural", ["configmaps", "services", "networkpolicies", "pods"])
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: str(error.status))
+async def test_a_server_that_fails_refuses_nothing(plural: str, error: ApiError) -> None:
+    bench = Bench()
+    bench.api.refuse[plural] = error
+    with pytest.raises(type(error)):
+        await (bench.do(create(0)) if plural == "pods" else bench.store())
 
 
 class SlowApi(MemoryApi):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.mutants.gangs import GANG_MUTANTS
+from tests.mutants.objects import OBJECT_MUTANTS
 from tests.mutants.runner import Edit, Mutant
 from tests.mutants.state import STATE_MUTANTS
 from tests.mutants.trainer import TRAINER_MUTANTS
@@ -176,6 +178,8 @@ MUTANTS: Final = (
         ),
         ("tests/controller/rendering/test_world.py",),
     ),
+    *GANG_MUTANTS,
+    *OBJECT_MUTANTS,
     *TRAINER_MUTANTS,
     *STATE_MUTANTS,
 )

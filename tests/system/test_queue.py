@@ -96,6 +96,38 @@ def test_a_node_that_takes_pods_again_wakes_who_waits_for_it(stage: Stage, how: 
     assert time.monotonic() - began < 5
 
 
+def one_pod(name: str, template: Json, **selector: str) -> Json:
+    template["spec"] |= {"nodeSelector": {**FAKE_NODES, **selector}, "terminationGracePeriodSeconds": 1}
+    roles = [{"name": "worker", "replicas": 1, "template": template}]
+    return a_job(name, roles=roles, agent="None", health={"bindDeadlineSeconds": 2})
+
+
+def test_k84_a_host_port_that_is_taken_sends_a_gang_elsewhere(stage: Stage) -> None:
+    """kube-scheduler would never bind a pod that is pinned to a node whose port another has."""
+    for name, selector in (("holder", {"kubernetes.io/hostname": "fake-0"}), ("comer", {})):
+        template = a_template()
+        template["spec"]["containers"][0]["ports"] = [{"containerPort": 7777, "hostPort": 7777}]
+        stage.create(one_pod(name, template, **selector))
+        assert stage.wait_phase(name, "Running")["attempt"] == 1
+    assert [pod["spec"]["nodeName"] for pod in pods_of(stage, "comer")] != ["fake-0"]
+
+
+def test_k28_a_node_that_kube_scheduler_refuses_is_not_tried_again(stage: Stage) -> None:
+    """Of affinity to pods of another kind it has the last word."""
+    holder, comer = a_template(), a_template()
+    holder["metadata"] = {"labels": {"noisy": "yes"}}
+    away = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"noisy": "yes"}}}
+    comer["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [away]}}
+    stage.create(one_pod("holder", holder, **{"kubernetes.io/hostname": "fake-0"}))
+    stage.wait_phase("holder", "Running")
+    stage.create(one_pod("comer", comer))
+    status = stage.wait_phase("comer", "Running", attempt=2)
+    (incident,) = status["incidents"]
+    assert (incident["cause"], incident["charged"], incident["culprit"]["node"]) == ("BindDeadline", False, "fake-0")
+    assert "anti-affinity" in incident["culprit"]["lastWords"]
+    assert [pod["spec"]["nodeName"] for pod in pods_of(stage, "comer")] != ["fake-0"]
+
+
 def test_a_whole_gang_gives_way_and_comes_back_later(stage: Stage, classes: None) -> None:
     low, high = ({"priorityClassName": f"queue-{which}"} for which in ("low", "high"))
     stage.create(whole_nodes("large", 5, queue=low, grace=3))

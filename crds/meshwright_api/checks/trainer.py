@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from meshwright_api.checks.passed_over import passed_over
 from meshwright_api.errors import InvalidTrainer, Problem
-from meshwright_api.keys import alias_of
 from meshwright_api.reading import read
 from meshwright_api.resolve import Resolved, ResolvedRole
 from meshwright_api.spec import Agent, TrainingJobSpec
-from meshwright_api.trainer import Checkpoint, Code, Data, Model, Optimizer, TrainerSpec
+from meshwright_api.trainer import Checkpoint, Code, Data, Model, TrainerSpec
 from meshwright_api.trainer_config import trainer_config
 
 LOCAL_FILES: Final = "file://"
@@ -40,7 +40,7 @@ def missing_problems(trainer: TrainerSpec) -> Iterator[Problem]:
     yield from _model(trainer.model)
     yield from _data(trainer.data)
     yield from _code(trainer.code)
-    yield from _passed_over(trainer)
+    yield from passed_over(trainer)
 
 
 def _steps(trainer: TrainerSpec) -> Iterator[Problem]:
@@ -56,19 +56,6 @@ def _model(model: Model | None) -> Iterator[Problem]:
     if start is not None and start.startswith("job/"):
         yield Problem("spec.trainer.model.init.from", f"{start}: naming a job is not part of this version; give the "
                       "path of a checkpoint")  # fmt: skip
-
-
-def _passed_over(trainer: TrainerSpec) -> Iterator[Problem]:
-    """Fields that a factory would pass over in silence."""
-    model, optimizer = trainer.model, trainer.optimizer
-    if model is not None and model.factory is not None:
-        for name in sorted(model.model_fields_set - {"factory", "name", "arguments", "init"}):
-            yield Problem(f"spec.trainer.model.{alias_of(Model, name)}", "is for built-in models; give a factory what "
-                          "it needs as arguments")  # fmt: skip
-    if optimizer is not None and optimizer.factory is not None:
-        for name in sorted(optimizer.model_fields_set & {"name", "betas", "epsilon", "momentum", "weight_decay"}):
-            yield Problem(f"spec.trainer.optimizer.{alias_of(Optimizer, name)}", "is for built-in optimizers; give a "
-                          "factory what it needs as arguments")  # fmt: skip
 
 
 def _data(data: Data | None) -> Iterator[Problem]:

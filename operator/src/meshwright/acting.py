@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final, TypeVar
 
 from meshwright.cluster.api import METADATA_ONLY, ApiServer, Json
-from meshwright.cluster.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
+from meshwright.cluster.errors import AlreadyExists, ApiError, NotFound, refuses
 from meshwright.cluster.projection import created_pod, project_pod
 from meshwright.cluster.resources import (
     CONFIGMAPS,
@@ -92,8 +92,10 @@ async def _create_pod(api: ApiServer, known: KnownJob, action: CreatePod, clock:
     except AlreadyExists:
         await _adopt(api, known, manifest["metadata"]["name"])
         return
-    except (Forbidden, Invalid) as error:
-        raise Refused(error.message) from error
+    except ApiError as error:
+        if refuses(error):
+            raise Refused(error.message) from error
+        raise
     pod = created_pod(answer, who)
     known.memory.created[pod.uid] = (pod, clock())
     known.memory.refusal = ""
@@ -119,7 +121,21 @@ async def _delete_pod(api: ApiServer, known: KnownJob, action: DeletePod, clock:
 
 
 async def store_plan(api: ApiServer, known: KnownJob) -> None:
-    """Stores the plan in hand, the Service that its pods are found by, and what else they rely on."""
+    """Stores the plan in hand, the Service that its pods are found by, and what else they rely on.
+
+    Raises:
+        Refused: the API server refuses one of them.
+        ApiError: something failed; all of it may be done again.
+    """
+    try:
+        await _store(api, known)
+    except ApiError as error:
+        if refuses(error):
+            raise Refused(error.message) from error
+        raise
+
+
+async def _store(api: ApiServer, known: KnownJob) -> None:
     frozen = known.memory.frozen
     assert frozen is not None, "only a plan in hand can be stored"
     namespace = known.metadata.namespace
@@ -129,8 +145,6 @@ async def store_plan(api: ApiServer, known: KnownJob) -> None:
         await api.create(SERVICES, namespace, service_manifest(frozen))
     except AlreadyExists:
         logger.debug("the Service of %s/%s is there already", namespace, known.metadata.name)
-    except Invalid as error:
-        raise Refused(error.message) from error
     for rendered in frozen.objects:
         match rendered["kind"]:
             case "ConfigMap":

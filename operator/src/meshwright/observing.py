@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -61,9 +62,10 @@ def observe(
     memory = known.memory
     vanished = pods.vanished(job.uid)
     gang = believed_pods(pods.gang(job.uid), vanished, memory, now)
-    _note_disturbance(memory, gang, status.incarnation, now)
     culprits = {incident.culprit.node for incident in status.incidents[-1:]}
     culprits |= {status.incident.evidence.node} if status.incident else set()
+    lost = nodes.lost({pod.node for pod in gang} | culprits, now, settings.node_lost_seconds)
+    _note_disturbance(memory, (pod for pod in gang if pod.node not in lost), status.incarnation, now)
     memory.progress_at = memory.progress_at or now
     progress_due = (now - memory.progress_at).total_seconds() >= settings.progress_seconds
     return Observation(
@@ -72,7 +74,7 @@ def observe(
         status=status,
         pods=gang,
         vanished=vanished,
-        lost_nodes=nodes.lost({pod.node for pod in gang} | culprits, now, settings.node_lost_seconds),
+        lost_nodes=lost,
         plan_stored=memory.stored,
         plan_in_hand=memory.frozen.sha256 if memory.frozen else "",
         undisturbed_since=memory.undisturbed_since,
@@ -103,8 +105,9 @@ def believed_pods(
     )
 
 
-def _note_disturbance(memory: Memory, gang: tuple[Pod, ...], incarnation: int, now: datetime) -> None:
-    if any(pod.identity.incarnation < incarnation and not pod.ended for pod in gang):
+def _note_disturbance(memory: Memory, gang: Iterable[Pod], incarnation: int, now: datetime) -> None:
+    """Whether older pods still hold places. Those on lost nodes, which may do so for ever, hold none that we want."""
+    if any(pod.identity.incarnation < incarnation and not pod.over for pod in gang):
         memory.undisturbed_since = None
     elif memory.undisturbed_since is None:
         memory.undisturbed_since = now

@@ -194,7 +194,8 @@ def _ask_for_places(
     request = replace(request, preempts=rank.preempts)
     if lacking := world.promises.shortage(request, quotas, o.pods):
         world.queue.leave(o.job.uid)
-        return Offer(reason=names.REASON_QUOTA_EXCEEDED, message=lacking)
+        ended = any(quota.counts_ended_pods for quota in quotas)
+        return Offer(reason=names.REASON_QUOTA_EXCEEDED, message=lacking, counts_ended_pods=ended)
     answer = world.queue.ask(request, o.now)
     if not isinstance(answer, Placed):
         return Offer(reason=answer.reason, message=answer.message)

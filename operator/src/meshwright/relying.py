@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from meshwright.cluster.api import ApiServer, Json
-from meshwright.cluster.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
+from meshwright.cluster.errors import AlreadyExists, Conflict, NotFound
 from meshwright.cluster.resources import COMPUTE_DOMAINS, TRAININGJOBS, Resource
 from meshwright.jobs import KnownJob
 from meshwright_api import names
@@ -19,14 +19,15 @@ _NO_DOMAINS: Final = (
 
 
 class Refused(Exception):
-    """The API server refuses a pod of the gang: a quota, Pod Security, or another admission plugin says no."""
+    """The API server refuses a pod of the gang, or what it relies on: a quota, Pod Security, a webhook says no."""
 
 
 async def put(api: ApiServer, known: KnownJob, resource: Resource, manifest: Mapping[str, Any]) -> None:
     """Makes an object be as it is rendered. It is changed in place, since without it pods would be open for a moment.
 
     Raises:
-        Refused: the server refuses it, or the name is taken by an object of somebody else.
+        Refused: the name is taken by an object of somebody else.
+        ApiError: the server refuses it, or failed.
     """
     namespace, name = known.metadata.namespace, manifest["metadata"]["name"]
     try:
@@ -38,16 +39,15 @@ async def put(api: ApiServer, known: KnownJob, resource: Resource, manifest: Map
             raise _foreign(manifest) from None
         if there.get("spec") != manifest["spec"]:
             await api.replace(resource, namespace, name, {**there, "spec": manifest["spec"]})
-    except (Forbidden, Invalid) as error:
-        raise Refused(error.message) from error
 
 
 async def create_domain(api: ApiServer, known: KnownJob, manifest: Mapping[str, Any]) -> None:
     """Makes sure of a ComputeDomain, and first that the job cannot go before it. It is immutable, so it stays as it is.
 
     Raises:
-        Refused: the server refuses it or knows no such kind, or the name is taken by somebody else.
+        Refused: the server knows no such kind, or the name is taken by somebody else.
         Conflict: an earlier one of its name is still being deleted.
+        ApiError: the server refuses it, or failed.
     """
     if names.FINALIZER not in known.metadata.finalizers:
         await _set_finalizers(api, known, (*known.metadata.finalizers, names.FINALIZER))
@@ -62,8 +62,6 @@ async def create_domain(api: ApiServer, known: KnownJob, manifest: Mapping[str, 
             raise Conflict(409, "Conflict", f"ComputeDomain {name} is still being deleted") from None
     except NotFound:
         raise Refused(_NO_DOMAINS) from None
-    except (Forbidden, Invalid) as error:
-        raise Refused(error.message) from error
 
 
 async def release_domains(api: ApiServer, known: KnownJob) -> None:

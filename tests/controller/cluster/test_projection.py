@@ -13,6 +13,7 @@ from meshwright.cluster.projection import NodeRecord, PodRecord
 from meshwright.cluster.shapes import NodeShape, PodShape, Reader
 from meshwright.lifecycle.model import Identity, Pod, PodState
 from meshwright.placement.supply.resources import Resources
+from meshwright.rendering.pinning import pinned
 from meshwright_api import names
 from tests.controller.cluster.builders import JOB, JOB_UID, a_member, a_node, a_pod, container
 
@@ -62,7 +63,13 @@ FULL_POD = a_member(
     ],
     initContainerStatuses=[container("waiting", reason="ImagePullBackOff", name="agent")],
 )
-FULL_POD["metadata"] |= {"deletionTimestamp": "2026-11-29T12:01:00Z", "deletionGracePeriodSeconds": 30}
+FULL_POD["spec"]["affinity"] = pinned(None, "n1")
+FULL_POD["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80, "protocol": "TCP", "hostIP": ""}]
+FULL_POD["metadata"] |= {
+    "annotations": {names.ANNOTATION_CONTAINER: "trainer"},
+    "deletionTimestamp": "2026-11-29T12:01:00Z",
+    "deletionGracePeriodSeconds": 30,
+}
 
 
 @settings(max_examples=60, deadline=None)
@@ -88,6 +95,10 @@ def test_records_of_equal_objects_are_equal(item: Any) -> None:
     """The reflector reports a change only when a record differs."""
     if isinstance(item, dict):
         assert project_pod(item) == project_pod(json.loads(json.dumps(item)))
+
+
+def disrupted(truth: str) -> dict[str, Any]:
+    return {"type": "DisruptionTarget", "status": truth, "reason": "TerminationByKubelet"}
 
 
 def gang_pod(item: dict[str, Any]) -> Pod:
@@ -152,6 +163,24 @@ class TestHowFarItIs:
             ({"phase": "Running", "containerStatuses": [container("terminated", exitCode=1)]}, PodState.FAILED),
             # A sidecar's failure is not the trainer's.
             ({"phase": "Failed", "containerStatuses": [container("terminated", exitCode=0)]}, PodState.SUCCEEDED),
+            # A kubelet that shuts its node down, or evicts, fails the pod as a whole and deletes nothing; a script that
+            # saves and exits with 0 on SIGTERM has not finished (K07, K23).
+            (
+                {
+                    "phase": "Failed",
+                    "reason": "Terminated",
+                    "containerStatuses": [container("terminated", exitCode=0)],
+                },
+                PodState.FAILED,
+            ),
+            (
+                {"conditions": [disrupted("True")], "containerStatuses": [container("terminated", exitCode=0)]},
+                PodState.FAILED,
+            ),
+            (
+                {"conditions": [disrupted("False")], "containerStatuses": [container("terminated", exitCode=0)]},
+                PodState.SUCCEEDED,
+            ),
             ({"phase": "Failed", "reason": "Evicted"}, PodState.FAILED),
             ({"phase": "Failed", "containerStatuses": [container("running")]}, PodState.FAILED),
             ({"phase": "Succeeded"}, PodState.SUCCEEDED),
@@ -182,9 +211,9 @@ class TestHowFarItIs:
         assert (pod.node, pod.image_id) == ("n1", "docker.io/x@sha256:1")
 
     def test_the_pods_own_reason_comes_before_the_containers(self) -> None:
-        ended = container("terminated", exitCode=137, reason="Error")
+        ended = container("terminated", exitCode=137, reason="Error", message="step 7")
         pod = gang_pod(a_member(phase="Failed", reason="Evicted", message="low on memory", containerStatuses=[ended]))
-        assert (pod.reason, pod.last_words) == ("Evicted", "low on memory")
+        assert (pod.reason, pod.last_words) == ("Evicted", "step 7\nlow on memory"), "K24: which resource ran out"
 
     def test_a_kubelets_refusal(self) -> None:
         pod = gang_pod(a_member(phase="Failed", reason="UnexpectedAdmissionError", message="Allocate failed"))
@@ -215,9 +244,62 @@ class TestHowFarItIs:
     def test_why_it_waits(self, status: dict[str, Any], waiting: str) -> None:
         assert gang_pod(a_member(**status)).waiting == waiting
 
+    def test_what_is_said_in_full_of_a_pod_that_waits(self) -> None:
+        """K16, K86."""
+        pulling = container("waiting", reason="ImagePullBackOff", message="manifest unknown")
+        assert gang_pod(a_member(phase="Pending", containerStatuses=[pulling])).last_words == "manifest unknown"
+        unbound = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes: ports"}
+        assert gang_pod(a_member(conditions=[unbound])).last_words == "0/3 nodes: ports"
+        bound = {**unbound, "status": "True"}
+        running = container("running", startedAt="x")
+        assert gang_pod(a_member(conditions=[bound], containerStatuses=[running])).last_words == ""
+
+    def test_the_trained_container_is_judged_by_its_name_whatever_is_injected_beside_it(self) -> None:
+        """K85."""
+        statuses = [container("running", name="proxy"), container("terminated", name="main", exitCode=3)]
+        pod = a_member(containerStatuses=statuses)
+        pod["spec"]["containers"] = [{"name": "proxy"}, {"name": "main"}]
+        assert gang_pod(pod).state is PodState.WAITING, "nothing says which it is"
+        pod["metadata"]["annotations"] = {names.ANNOTATION_CONTAINER: "main"}
+        assert gang_pod(pod).exit_code == 3
+        pod["metadata"]["annotations"] = {names.ANNOTATION_CONTAINER: "gone"}
+        pod["spec"]["containers"][1]["name"] = "trainer"
+        pod["status"]["containerStatuses"][1]["name"] = "trainer"
+        assert gang_pod(pod).exit_code == 3
+
+    @pytest.mark.parametrize(
+        ("phase", "beside", "lingers"),
+        [
+            ("Running", [container("running", name="proxy")], True),
+            ("Running", [container("terminated", name="proxy", exitCode=0)], False),
+            ("Running", [container("waiting", name="proxy")], False),
+            ("Running", [], False),
+            ("Failed", [container("running", name="proxy")], False),
+        ],
+    )
+    def test_a_sidecar_that_runs_on_keeps_the_room_of_a_pod_that_has_ended(
+        self, phase: str, beside: list[Any], lingers: bool
+    ) -> None:
+        pod = gang_pod(a_member(phase=phase, containerStatuses=[container("terminated", exitCode=0), *beside]))
+        assert (pod.ended, pod.lingers, pod.over) == (True, lingers, not lingers)
+
+    def test_a_sidecar_beside_what_still_runs_makes_nothing_linger(self) -> None:
+        pod = gang_pod(
+            a_member(phase="Running", containerStatuses=[container("running"), container("running", name="b")])
+        )
+        assert not pod.lingers
+
+    def test_for_which_node_it_was_made(self) -> None:
+        own = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}}}  # fmt: skip
+        for affinity, node in ((None, ""), (own, ""), (pinned(None, "n7"), "n7"), (pinned(own, "n7"), "n7")):
+            pod = a_member(node="")
+            pod["spec"]["affinity"] = affinity
+            assert gang_pod(pod).pinned == node
+
     @pytest.mark.parametrize(("truth", "disruption"), [("True", "PreemptionByScheduler"), ("False", "")])
     def test_a_disruption_counts_only_while_it_is_true(self, truth: str, disruption: str) -> None:
-        target = {"type": "DisruptionTarget", "status": truth, "reason": "PreemptionByScheduler"}
+        target = {**disrupted(truth), "reason": "PreemptionByScheduler"}
         assert gang_pod(a_member(conditions=[target])).disruption == disruption
 
     def test_deletion_counts_from_when_it_was_asked_for(self) -> None:

@@ -17,13 +17,13 @@ def test_bookkeeping_and_what_containers_run_are_passed_over() -> None:
     spec = {"containers": [{"name": "c", "image": "i", "env": [{"name": "N"}], "resources": {}}], "volumes": []}
     pod = {"metadata": metadata | more, "spec": spec, "status": {"phase": "Running"}}
     assert Reader(PodShape).read(json.dumps(pod).encode()) == {
-        "metadata": metadata,
+        "metadata": metadata | {"annotations": {}},
         "spec": {"containers": [{"name": "c", "resources": {}}]},
         "status": {"phase": "Running"},
     }
     status = {"allocatable": {"cpu": "4"}, "images": [{"names": ["i"]}]}
     read = Reader(NodeShape).read(json.dumps({"metadata": more, "status": status}).encode())
-    assert read == {"metadata": {}, "status": {"allocatable": {"cpu": "4"}}}
+    assert read == {"metadata": {"annotations": {}}, "status": {"allocatable": {"cpu": "4"}}}
 
 
 @pytest.mark.parametrize("odd", [{"metadata": 5}, {"spec": {"containers": "none"}}, {"spec": []}, [], 7, None])

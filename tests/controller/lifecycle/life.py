@@ -139,7 +139,7 @@ class Life:
 
     def _stop(self, uid: str, at_once: bool) -> None:
         pod = self.pods[uid]
-        if pod.ended or at_once:
+        if pod.over or at_once:
             del self.pods[uid]
         elif not pod.stopping:
             self.pods[uid] = replace(pod, stop_requested_at=self.now)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from meshwright.lifecycle.avoid import nodes_to_avoid
 from meshwright.lifecycle.model import Offer, PodState
 from meshwright_api import names
 from meshwright_api.status import Cause, Phase
@@ -86,7 +87,7 @@ def unbound(index: int, created: float) -> object:
 def test_pods_that_are_not_bound_in_time_send_the_gang_back_to_the_queue_free_of_charge() -> None:
     life = a_life(bind_deadline_seconds=60).settle()
     for pod in tuple(life.pods.values()):
-        life.pods[pod.uid] = replace(pod, node="")
+        life.pods[pod.uid] = replace(pod, node="", pinned=pod.node)
     life.later(59).settle()
     assert life.status.incident is None
     assert life.wake_after == 1
@@ -97,8 +98,24 @@ def test_pods_that_are_not_bound_in_time_send_the_gang_back_to_the_queue_free_of
         False,
         "job-worker-0-1",
     )
+    assert nodes_to_avoid(life.status, life.now) == {"node-0"}
     life.later(60).settle()
     assert life.phase is Phase.PENDING
+
+
+def test_k28_the_node_of_the_pod_that_the_scheduler_refuses_is_avoided_not_that_of_one_it_has_not_tried() -> None:
+    life = a_life(bind_deadline_seconds=60).settle()
+    for index, waiting in ((0, ""), (1, "Unschedulable")):
+        life.becomes(index, node="", pinned=f"node-{index}", waiting=waiting, last_words="didn't have free ports")
+    life.later(60).settle().stops_end().settle()
+    assert (life.last.cause, life.last.culprit.last_words) == (Cause.BIND_DEADLINE, "didn't have free ports")
+    assert nodes_to_avoid(life.status, life.now) == {"node-1"}
+
+
+def test_k28_a_node_on_which_a_pod_does_not_come_up_is_avoided_too() -> None:
+    life = a_life(startup_deadline_seconds=300).settle()
+    life.start(0).becomes(1, waiting="ContainerCreating").later(300).settle().stops_end().settle()
+    assert (life.last.cause, nodes_to_avoid(life.status, life.now)) == (Cause.STARTUP_DEADLINE, {"node-1"})
 
 
 @pytest.mark.parametrize(

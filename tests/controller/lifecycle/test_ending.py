@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from meshwright.lifecycle.conditions import find, holds
-from meshwright.lifecycle.model import DeleteJob, PodState, RoleSize
+from meshwright.lifecycle.model import DeleteJob, DeletePod, PodState, RoleSize
 from meshwright_api import names
 from meshwright_api.status import Phase
 from tests.controller.lifecycle.gangs import (
@@ -183,6 +183,25 @@ def test_clean_pod_policy(clean: str, left: set[str]) -> None:
     assert {pod.name for pod in life.pods.values()} == left
 
 
+@pytest.mark.parametrize(("clean", "left"), [("Running", 0), ("All", 0), ("None", 2)])
+def test_k85_a_sidecar_that_runs_on_keeps_no_room_once_the_job_is_over(clean: str, left: int) -> None:
+    life = a_running_life(clean_pods=clean)
+    life.succeed(0).succeed(1).becomes(0, lingers=True).becomes(1, lingers=True).settle()
+    assert life.phase is Phase.SUCCEEDED
+    assert all(action.grace_seconds == 30 for action in life.deleted), "as its template says"
+    assert len(life.stops_end().pods) == left
+
+
+def test_k85_a_sidecar_beside_a_pod_that_failed_does_not_keep_its_place_from_the_next_attempt() -> None:
+    life = a_running_life()
+    life.fail(0, lingers=True)
+    failed_pod = life.pod(0)
+    life.settle()
+    assert life.pods[failed_pod.uid].stopping, "kept for who looks into it only where it holds nothing"
+    life.restart()
+    assert life.last.culprit.pod_uid == failed_pod.uid
+
+
 def test_pods_of_other_incarnations_never_stay() -> None:
     life = finished(Phase.SUCCEEDED, clean_pods="None")
     late = a_pod(0, 7)
@@ -266,6 +285,26 @@ def test_a_job_that_is_being_deleted_is_left_to_the_garbage_collector() -> None:
     for scene in (a_new_job(), a_running_gang(failed(a_pod(0))), an_open_incident()):
         decision = scene.but(job=a_job(deleting=True)).decide()
         assert (decision.status, decision.actions, decision.confirm_pods) == (None, (), False)
+
+
+def test_k22_pods_on_a_lost_node_do_not_hold_the_jobs_deletion_up_where_force_is_allowed() -> None:
+    stuck = failed(a_pod(0, stop_requested_at=at(50)))
+    for policy, forced in (
+        (a_policy(), []),
+        (a_policy(force_delete_on_lost_node=True), [DeletePod(stuck.name, stuck.uid, 0)]),
+    ):
+        scene = a_running_gang(stuck, policy=policy).but(lost_nodes=frozenset({"node-0"}))
+        decision = scene.but(job=a_job(policy, deleting=True)).decide()
+        assert (decision.status, list(decision.actions)) == (None, forced)
+
+
+@pytest.mark.parametrize("clean", ["Running", "All", "None"])
+def test_k22_pods_on_a_lost_node_go_after_the_end_too_where_force_is_allowed(clean: str) -> None:
+    life = finished(Phase.FAILED, force_delete_on_lost_node=True, clean_pods=clean)
+    ended = failed(a_pod(1, stop_requested_at=life.now, uid="stuck"))
+    life.pods = {ended.uid: ended}
+    assert life.settle().pods == {ended.uid: ended}
+    assert life.lose("node-1").settle().pods == {}
 
 
 # --- generations ---------------------------------------------------------------------------------------------------

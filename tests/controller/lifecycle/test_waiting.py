@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from meshwright.lifecycle.admitting import needs_offer
 from meshwright.lifecycle.conditions import find, holds
 from meshwright.lifecycle.model import Offer, PodState
 from meshwright_api import names
 from meshwright_api.status import Cause, Phase
-from tests.controller.lifecycle.gangs import a_new_job, a_pod, a_running_gang
+from tests.controller.lifecycle.gangs import a_job, a_new_job, a_pod, a_running_gang
 from tests.controller.lifecycle.life import a_life, a_running_life
 
 
@@ -45,6 +48,24 @@ def test_another_reason_is_told_at_once() -> None:
     quota = Offer(reason=names.REASON_QUOTA_EXCEEDED, message="the quota allows 4 GPUs")
     scene = a_new_job(offer=no_room(3)).then().but(offer=quota, progress_due=False)
     assert scene.status().reason == names.REASON_QUOTA_EXCEEDED
+
+
+def test_k41_its_own_ended_pods_do_not_keep_it_out_for_ever_where_the_quota_counts_them() -> None:
+    life = a_running_life()
+    life.fail(0).settle().stops_end()
+    full = Offer(reason=names.REASON_QUOTA_EXCEEDED, message="count/pods: 2 needed, 1 of 2 left")
+    life.offer = full
+    life.later(600).settle()
+    assert [pod.ended for pod in life.pods.values()] == [True], "kept for who looks into it"
+    life.offer = replace(full, counts_ended_pods=True)
+    assert life.settle().pods == {}
+    life.offer = None
+    assert life.settle().start().settle().phase is Phase.RUNNING
+
+
+def test_a_job_that_is_being_deleted_is_not_placed() -> None:
+    assert needs_offer(a_new_job().o)
+    assert not needs_offer(a_new_job().but(job=a_job(deleting=True)).o)
 
 
 def test_a_queue_that_has_not_answered_is_asked_again_soon() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,13 +12,14 @@ from hypothesis import strategies as st
 
 from meshwright.lifecycle.announce import announcements
 from meshwright.lifecycle.avoid import AVOID_SECONDS, nodes_to_avoid
+from meshwright.lifecycle.conditions import find
 from meshwright.lifecycle.model import Rule
 from meshwright.lifecycle.policy import readable_job
 from meshwright.lifecycle.ranges import format_ranges, parse_ranges
 from meshwright_api import names
 from meshwright_api.job import parse_job
 from meshwright_api.status import Cause, TrainingJobStatus
-from tests.controller.lifecycle.gangs import at, running_status
+from tests.controller.lifecycle.gangs import Scene, at, running_status
 from tests.controller.lifecycle.life import Life, a_life, a_running_life
 
 
@@ -100,6 +102,16 @@ def test_a_refused_pod_and_a_refused_spec_are_told_once() -> None:
     for _ in range(5):
         life.step()
     assert told(life).count(("Warning", names.REASON_POD_REFUSED)) == 1
+
+
+def test_k42_a_plan_that_cannot_be_stored_is_told_in_the_servers_words() -> None:
+    life = a_life().settle()
+    scene = Scene(replace(life.observe(), status=life.status.model_copy(update={"launched": 0}), plan_stored=""))
+    assert scene.decide().actions
+    condition = find(scene.but(refusal="configmaps: exceeded quota").status(), names.RUNNING)
+    assert condition is not None
+    assert (condition.reason, condition.message) == (names.REASON_POD_REFUSED, "configmaps: exceeded quota")
+    assert scene.but(refusal="configmaps: exceeded quota").then().decide().actions, "it goes on being tried"
 
 
 # --- nodes to avoid ------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import combinations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from meshwright.placement.model import GangRequest
@@ -62,6 +62,11 @@ def whole_nodes(pool: str, running: Iterable[Arrival]) -> int:
     return POOLS[pool] - sum(gang.nodes for gang in running if gang.pool == pool)
 
 
+def turn(uid: str, gang: Arrival) -> tuple[int, int, str]:
+    """The order of the queue: by priority, then by age."""
+    return -gang.priority, gang.minute, uid
+
+
 @dataclass
 class Simulation:
     """The cluster, minute by minute."""
@@ -109,7 +114,7 @@ class Simulation:
         self.kept = judgement.kept
         for preemptor in set(judgement.yields.values()):
             victims = frozenset(v for v, p in judgement.yields.items() if p == preemptor)
-            self.judge_victims(preemptor, victims)
+            self.judge_victims(preemptor, victims, judgement.placed)
             self.preempted.append((preemptor, victims))
             self.stopping |= victims
         for uid, placed in judgement.placed.items():
@@ -120,7 +125,7 @@ class Simulation:
         arrival = self.waiting.pop(uid)
         assert len(set(nodes.values())) == arrival.nodes, "whole, and each pod on a node of its own"
         for other, earlier in self.waiting.items():
-            comes_later = (-arrival.priority, arrival.minute, uid) > (-earlier.priority, earlier.minute, other)
+            comes_later = turn(uid, arrival) > turn(other, earlier)
             if comes_later and earlier.pool == arrival.pool and earlier.nodes <= POOLS[earlier.pool]:
                 self.passed[other] += 1
                 assert self.minute - earlier.minute < self.passing, f"{uid} passes {other}, which has waited for long"
@@ -135,10 +140,14 @@ class Simulation:
         self.ledger.release(uid)
         del self.holders[uid]
 
-    def judge_victims(self, preemptor: str, victims: frozenset[str]) -> None:
-        """Of lower priority, whole, no more than needed, and only where nothing else would do."""
+    def judge_victims(self, preemptor: str, victims: frozenset[str], placed: Iterable[str]) -> None:
+        """Of lower priority, whole, no more than needed, and only where nothing else would do.
+
+        Who is let in by the same look, and comes first, has its nodes already.
+        """
         gang = self.waiting[preemptor]
         stay = {u: a for u, (a, _) in self.running.items() if u not in self.stopping}
+        stay |= {u: a for u in placed if turn(u, a := self.waiting[u]) < turn(preemptor, gang)}
         assert gang.preempts
         assert all(stay[v].priority < gang.priority for v in victims)
         for left_out in victims:
@@ -148,6 +157,7 @@ class Simulation:
 
 @settings(max_examples=120, deadline=None)
 @given(st.lists(arrivals, max_size=14))
+@example([*[Arrival(0, "b", 1, 2, 0, False)] * 2, Arrival(1, "b", 1, 1, 5, False), Arrival(1, "b", 1, 1, 5, True)])
 def test_nobody_starves_and_nobody_gets_half(schedule: list[Arrival]) -> None:
     simulation = Simulation()
     named = {f"u{i:02}": arrival for i, arrival in enumerate(schedule)}

@@ -96,6 +96,13 @@ def test_what_the_user_wrote_stays() -> None:
     assert pod["metadata"]["annotations"]["c"] == "d"
 
 
+def test_the_name_of_the_trained_container_is_noted_where_nobody_could_guess_it() -> None:
+    """K85: another may be injected beside it, before it or after it."""
+    own = rendered(a_role(container={"name": "main"}))["metadata"]["annotations"]
+    assert own[names.ANNOTATION_CONTAINER] == "main"
+    assert names.ANNOTATION_CONTAINER not in rendered(a_role())["metadata"]["annotations"]
+
+
 def test_text_that_looks_like_ours_to_fill_in_is_left_alone() -> None:
     odd = "{index} {rank} {} {{ } $(RANK)"
     pod = rendered(a_role(2, "sh", "-c", odd, container={"env": [{"name": "ODD", "value": odd}]}), 1)

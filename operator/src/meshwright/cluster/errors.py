@@ -113,6 +113,17 @@ class Invalid(ApiError):
     """The object is refused as it is; `details["causes"]` names the fields."""
 
 
+def refuses(error: ApiError) -> bool:
+    """Whether the answer is a no to what was asked, rather than a failure to answer.
+
+    A right, a quota or an admission plugin says 403, validation 422, a webhook whatever it likes and by default 400. A
+    webhook that cannot be reached makes a 500, which only its operator can mend.
+    """
+    if isinstance(error, Forbidden | Invalid):
+        return True
+    return error.status == 400 or (isinstance(error, ServerError) and "webhook" in error.message)
+
+
 _BY_STATUS: dict[int, type[ApiError]] = {
     401: Unauthorized,
     403: Forbidden,

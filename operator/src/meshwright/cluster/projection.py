@@ -23,6 +23,7 @@ from meshwright_api.status import MAX_LAST_WORDS
 
 JUDGED_CONTAINER: Final = "trainer"
 """Its end is the pod's end; in a pod with one container, that one is judged whatever its name."""
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +129,14 @@ def _identity(name: str, job: str, uid: str) -> Identity | None:
 def _gang_pod(
     identity: Identity, metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]
 ) -> Pod:
-    judged = _judged(spec, status)
+    judged = _judged(metadata, spec, status)
     state = _map(judged.get("state"))
     ended = _map(state.get("terminated"))
-    verdict = _state(_text(status.get("phase")), state)
-    failure = ended or _failed_init(status) if verdict is PodState.FAILED else ended
     disruption = _condition(status, "DisruptionTarget")
+    disrupted = sys.intern(_text(disruption.get("reason")) if disruption.get("status") == "True" else "")
+    verdict = _state(status, state, bool(disrupted))
+    failure = ended or _failed_init(status) if verdict is PodState.FAILED else ended
+    waits = verdict is PodState.WAITING
     return Pod(
         name=_text(metadata.get("name")),
         uid=_text(metadata.get("uid")),
@@ -145,26 +148,47 @@ def _gang_pod(
         finished_at=_time(ended.get("finishedAt")),
         exit_code=_whole(ended.get("exitCode")),
         reason=sys.intern(_text(status.get("reason")) or _text(failure.get("reason"))),
-        disruption=sys.intern(_text(disruption.get("reason")) if disruption.get("status") == "True" else ""),
-        waiting=sys.intern(_waiting(status, state) if verdict is PodState.WAITING else ""),
-        last_words=_last_words(_text(failure.get("message")) or _text(status.get("message"))),
+        disruption=disrupted,
+        waiting=sys.intern(_waiting(status, state) if waits else ""),
+        # Only the end is kept, and there stands what the pod as a whole ended of.
+        last_words=_last_words(failure.get("message"), *_why_waiting(status, state, waits), status.get("message")),
         image_id=sys.intern(_text(judged.get("imageID"))),
+        pinned=sys.intern(_pinned(spec)),
+        lingers=bool(ended) and _others_run(status, judged),
     )
 
 
-def _judged(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The status of the container that is judged."""
+def _judged(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The status of the container that is judged: others may have been injected beside it, before it or after it."""
     containers = [_text(_map(c).get("name")) for c in _list(spec.get("containers"))]
-    wanted = JUDGED_CONTAINER if JUDGED_CONTAINER in containers or len(containers) != 1 else containers[0]
+    noted = _text(_map(metadata.get("annotations")).get(names.ANNOTATION_CONTAINER))
+    if noted in containers:
+        wanted = noted
+    else:
+        wanted = JUDGED_CONTAINER if JUDGED_CONTAINER in containers or len(containers) != 1 else containers[0]
     statuses = map(_map, _list(status.get("containerStatuses")))
     return next((s for s in statuses if s.get("name") == wanted), {})
 
 
-def _state(phase: str, state: Mapping[str, Any]) -> PodState:
-    """How far the pod is: by its judged container where that says something, else by the kubelet's word for the pod."""
-    ended = _map(state.get("terminated"))
+def _others_run(status: Mapping[str, Any], judged: Mapping[str, Any]) -> bool:
+    """Whether a container other than the judged one runs. Native sidecars do not count: the kubelet ends them."""
+    if status.get("phase") in ("Succeeded", "Failed"):
+        return False
+    statuses = map(_map, _list(status.get("containerStatuses")))
+    return any("running" in _map(s.get("state")) for s in statuses if s.get("name") != judged.get("name"))
+
+
+def _state(status: Mapping[str, Any], state: Mapping[str, Any], disrupted: bool) -> PodState:
+    """How far the pod is: by its judged container where that says something, else by the kubelet's word for the pod.
+
+    A script that saves and exits with 0 on SIGTERM has not finished its training: neither where the pod was to be
+    disrupted, nor where the kubelet failed it as a whole (a shutdown, an eviction) without anybody deleting it.
+    """
+    phase, ended = _text(status.get("phase")), _map(state.get("terminated"))
     if ended:
-        return PodState.SUCCEEDED if _whole(ended.get("exitCode")) == 0 else PodState.FAILED
+        told_to_stop = disrupted or (phase == "Failed" and _text(status.get("reason")))
+        by_itself = _whole(ended.get("exitCode")) == 0 and not told_to_stop
+        return PodState.SUCCEEDED if by_itself else PodState.FAILED
     if phase == "Failed":
         return PodState.FAILED
     if phase == "Succeeded":
@@ -192,6 +216,30 @@ def _waiting(status: Mapping[str, Any], state: Mapping[str, Any]) -> str:
     return _text(_map(state.get("waiting")).get("reason")) or unscheduled
 
 
+def _why_waiting(status: Mapping[str, Any], state: Mapping[str, Any], waits: bool) -> tuple[object, ...]:
+    """What is said in full of a pod that waits: by the scheduler, of its init containers, of the judged one."""
+    if not waits:
+        return ()
+    scheduled = _condition(status, "PodScheduled")
+    inits = (_map(_map(c).get("state")) for c in _list(status.get("initContainerStatuses")))
+    return (
+        scheduled.get("message") if scheduled.get("status") == "False" else None,
+        *(_map(init.get("waiting")).get("message") for init in inits),
+        _map(state.get("waiting")).get("message"),
+    )
+
+
+def _pinned(spec: Mapping[str, Any]) -> str:
+    """The one node that the pod may be bound to, if we pinned it: every term of its node affinity names that node."""
+    required = _map(_map(_map(spec.get("affinity")).get("nodeAffinity")).get(_REQUIRED))
+    for term in map(_map, _list(required.get("nodeSelectorTerms"))):
+        for field in map(_map, _list(term.get("matchFields"))):
+            values = _list(field.get("values"))
+            if field.get("key") == "metadata.name" and field.get("operator") == "In" and len(values) == 1:
+                return _text(values[0])
+    return ""
+
+
 def _stop_requested(metadata: Mapping[str, Any]) -> datetime | None:
     """When deletion was asked for: the API server stores the moment at which the grace period will be over."""
     due = _time(metadata.get("deletionTimestamp"))
@@ -207,7 +255,8 @@ def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     return next((c for c in conditions if c.get("type") == kind), {})
 
 
-def _last_words(text: str) -> str:
+def _last_words(*said: object) -> str:
+    text = "\n".join(filter(None, map(_text, said)))
     return text.encode(errors="replace")[-MAX_LAST_WORDS:].decode(errors="ignore")
 
 

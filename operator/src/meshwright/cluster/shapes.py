@@ -10,6 +10,11 @@ from typing import Any, Final, TypedDict
 
 import msgspec
 
+from meshwright_api import names
+
+Annotations = TypedDict("Annotations", {names.ANNOTATION_CONTAINER: Any}, total=False)  # type: ignore[misc]
+"""The one that is read; the others of a pod may be long."""
+
 
 class Metadata(TypedDict, total=False):
     """Of any object."""
@@ -19,10 +24,20 @@ class Metadata(TypedDict, total=False):
     uid: Any
     resourceVersion: Any
     labels: Any
+    annotations: Annotations
     ownerReferences: Any
     creationTimestamp: Any
     deletionTimestamp: Any
     deletionGracePeriodSeconds: Any
+
+
+class Port(TypedDict, total=False):
+    """A port of a container."""
+
+    containerPort: Any
+    hostPort: Any
+    hostIP: Any
+    protocol: Any
 
 
 class Container(TypedDict, total=False):
@@ -30,6 +45,7 @@ class Container(TypedDict, total=False):
 
     name: Any
     resources: Any
+    ports: list[Port]
     restartPolicy: Any
 
 
@@ -42,6 +58,7 @@ class PodSpec(TypedDict, total=False):
     resources: Any
     overhead: Any
     affinity: Any
+    hostNetwork: Any
 
 
 class PodShape(TypedDict, total=False):

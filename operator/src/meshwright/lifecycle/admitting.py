@@ -9,6 +9,7 @@ from meshwright.lifecycle.conditions import holds, put
 from meshwright.lifecycle.deadlines import start_active_clock, stop_active_clock
 from meshwright.lifecycle.incidents import gang_of
 from meshwright.lifecycle.model import Decision, Observation, Offer, Policy
+from meshwright.lifecycle.stopping import remove_pods
 from meshwright_api import names
 from meshwright_api.status import Phase, PodCounts, TrainingJobStatus
 
@@ -103,7 +104,12 @@ def _commit(o: Observation, policy: Policy, offer: Offer) -> Decision:
 
 
 def _wait(o: Observation, policy: Policy, offer: Offer) -> Decision:
-    """Says why the job waits; a message whose numbers changed is refreshed, but not at every change."""
+    """Says why the job waits; a message whose numbers changed is refreshed, but not at every change.
+
+    Where the quota counts them, what is left of its own ended pods goes first: else it would wait for itself for ever.
+    """
+    if offer.counts_ended_pods and (ended := remove_pods(o, policy, (pod for pod in o.pods if pod.over))):
+        return Decision(actions=ended, why=f"removing {len(ended)} ended pods, which the quota counts")
     if (patience := _patience(o, policy)) > 0:
         return Decision(wake_after=patience, why=f"keeping its places for now: {offer.message}")
     status = queued(o, policy, offer.reason, offer.message)
@@ -151,7 +157,7 @@ def _patience(o: Observation, policy: Policy) -> float:
     """
     if o.status.phase is not Phase.RESTARTING or not o.status.incidents or o.preempted:
         return 0
-    if any(not pod.ended and pod.node and pod.node not in o.lost_nodes for pod in o.pods):
+    if any(not pod.over and pod.node and pod.node not in o.lost_nodes for pod in o.pods):
         return policy.bind_deadline_seconds
     until = o.status.incidents[-1].judged_at + timedelta(seconds=policy.bind_deadline_seconds)
     return max(0.0, (until - o.now).total_seconds())

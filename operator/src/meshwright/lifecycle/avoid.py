@@ -8,9 +8,9 @@ from typing import Final
 from meshwright_api.status import Cause, TrainingJobStatus
 
 AVOID_SECONDS: Final = 3600
-"""How long a node is avoided after it refused or lost a pod of the job."""
+"""How long a node is avoided after it refused or lost a pod of the job, or did not get it to run."""
 
-_NODE_CAUSES: Final = frozenset({Cause.NODE_LOST, Cause.KUBELET_REFUSED, Cause.BIND_DEADLINE})
+_NODE_CAUSES: Final = frozenset({Cause.NODE_LOST, Cause.KUBELET_REFUSED, Cause.BIND_DEADLINE, Cause.STARTUP_DEADLINE})
 
 
 def nodes_to_avoid(status: TrainingJobStatus, now: datetime) -> frozenset[str]:

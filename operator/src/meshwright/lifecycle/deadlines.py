@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from meshwright.lifecycle.incidents import Suspect, culprit_of, gang_of
 from meshwright.lifecycle.model import Observation, Pod, PodState, Policy
@@ -10,6 +12,8 @@ from meshwright.lifecycle.starting import all_run
 from meshwright.lifecycle.success import recorded
 from meshwright_api import names
 from meshwright_api.status import MAX_LAST_WORDS, Cause, Culprit, Phase, TrainingJobStatus
+
+UNSCHEDULABLE: Final = "Unschedulable"
 
 
 def seconds_until(moment: datetime, now: datetime) -> float:
@@ -67,10 +71,16 @@ def overdue(o: Observation, policy: Policy) -> Suspect | None:
     """The deadline that has passed, with the first pod that missed it."""
     bind, start_up = bind_until(o, policy), start_up_until(o, policy)
     if bind and bind <= o.now:
-        return Suspect(Cause.BIND_DEADLINE, culprit_of(_unbound(o)[0]))
+        return Suspect(Cause.BIND_DEADLINE, _refused_by_scheduler(_unbound(o)))
     if start_up and start_up <= o.now:
         return Suspect(Cause.STARTUP_DEADLINE, _late(o, policy))
     return None
+
+
+def _refused_by_scheduler(unbound: tuple[Pod, ...]) -> Culprit:
+    """The first that kube-scheduler says it cannot bind, else the first; with the node that it was made for."""
+    pod = next((pod for pod in unbound if pod.waiting == UNSCHEDULABLE), unbound[0])
+    return culprit_of(replace(pod, node=pod.pinned))
 
 
 def _late(o: Observation, policy: Policy) -> Culprit:

@@ -50,7 +50,7 @@ REFRESH_SECONDS: Final = 30.0
 def decide(o: Observation) -> Decision:
     """What the job needs now."""
     if o.job.deleting:
-        return release(o) or Decision(why="deleted; the garbage collector removes what it owns")
+        return release(o) or stopping.let_go(o)
     if not o.job.status_readable:
         return Decision(why=f"the status cannot be read: {o.job.problem}")
     if o.status.phase in TERMINAL:

@@ -10,7 +10,7 @@ from meshwright.lifecycle.incidents import gang_of
 from meshwright.lifecycle.model import Decision, DeleteJob, Observation, Policy
 from meshwright.lifecycle.phases import ACTIVE, PLANNED
 from meshwright.lifecycle.starting import count_pods
-from meshwright.lifecycle.stopping import remove_pods, stop_pods
+from meshwright.lifecycle.stopping import force_pods, remove_pods, stop_pods
 from meshwright.lifecycle.success import needed, record, recorded, succeeded_now
 from meshwright_api import names
 from meshwright_api.status import Phase, TrainingJobStatus
@@ -101,7 +101,10 @@ def finished(o: Observation) -> Decision:
     if o.status.observed_generation != o.job.generation:
         seen = o.status.model_copy(update={"observed_generation": o.job.generation})
         return Decision(status=seen, why=f"{o.status.phase}: the spec changed; only its time to live matters now")
-    return _time_to_live(o, policy)
+    rest = _time_to_live(o, policy)
+    if not rest.actions and (forced := force_pods(o, policy, o.pods)):
+        return Decision(actions=forced, why=f"{o.status.phase}: the nodes of {len(forced)} stopped pods are lost")
+    return rest
 
 
 def _time_to_live(o: Observation, policy: Policy) -> Decision:

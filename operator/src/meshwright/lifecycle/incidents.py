@@ -24,8 +24,10 @@ KUBELET_REFUSALS: Final = (
     "NodeAffinity",
     "NodePorts",
     "NodeShutdown",
+    "Shutdown",
+    "Terminated",
 )
-"""Prefixes of the reasons with which a kubelet refuses a pod that the scheduler had sent it."""
+"""Prefixes of reasons with which a kubelet refuses a pod that the scheduler had sent it, or ends it with its node."""
 
 STOP_SIGNALS: Final = frozenset({143, 137})
 """Exit codes of a process that ended by the SIGTERM or SIGKILL of a stop."""

@@ -58,13 +58,22 @@ class Pod:
     waiting: str = ""
     """Why the container does not run yet: `ImagePullBackOff`, `Unschedulable`, ..."""
     last_words: str = ""
-    """End of the output, or the kubelet's message; at most 1 KiB."""
+    """End of the output, or what the kubelet or the scheduler says of it; at most 1 KiB."""
     image_id: str = ""
+    pinned: str = ""
+    """The node that it was made for, also while it is not bound there."""
+    lingers: bool = False
+    """Whether a container beside the judged one runs on after its end, so that the pod keeps its room."""
 
     @property
     def ended(self) -> bool:
         """Whether the judged container is known to run no more."""
         return self.state in (PodState.SUCCEEDED, PodState.FAILED)
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended and nothing of it runs any more."""
+        return self.ended and not self.lingers
 
     @property
     def stopping(self) -> bool:
@@ -156,6 +165,8 @@ class Offer:
     """Why not; or what of its wishes a placed gang does not have."""
     placement: PlacementStatus | None = None
     """Where the place is in the topology."""
+    counts_ended_pods: bool = False
+    """Whether the quota that keeps it out counts pods that have ended, until they are removed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ def release(o: Observation) -> Decision | None:
     if not o.job.holds_domains:
         return None
     over = o.status.phase in TERMINAL or o.status.phase is Phase.SUSPENDED
-    running = tuple(pod for pod in o.pods if not pod.ended)
+    running = tuple(pod for pod in o.pods if not pod.over)
     if not (o.job.deleting or over) or (running and not o.job.deleting):
         return None
     if running:

@@ -24,6 +24,8 @@ def launch(o: Observation, policy: Policy) -> Decision | None:
     if status.phase not in PLANNED or status.launched == status.attempt:
         return None
     if o.plan_stored != status.plan_sha256:
+        if refused := _note_refusal(o):
+            return refused
         return Decision(actions=(StorePlan(status.plan_sha256, status.incarnation),), why="storing the plan")
     present = {(pod.identity.role, pod.identity.index) for pod in gang_of(o)} | recorded(status)
     missing = [member for member in policy.members() if member not in present]
@@ -36,14 +38,14 @@ def launch(o: Observation, policy: Policy) -> Decision | None:
 
 
 def _note_refusal(o: Observation) -> Decision | None:
-    """Says on the job itself that the API server refuses its pods; creating goes on being tried."""
+    """Says on the job itself that the API server refuses its pods or its plan; creating goes on being tried."""
     if not o.refusal:
         return None
     status = put(
         o.status, names.RUNNING, False, names.REASON_POD_REFUSED, o.refusal, now=o.now, generation=o.job.generation
     )
     same = find(o.status, names.RUNNING) == find(status, names.RUNNING)
-    return None if same else Decision(status=status, why=f"the API server refuses a pod: {o.refusal}")
+    return None if same else Decision(status=status, why=f"the API server refuses what the gang needs: {o.refusal}")
 
 
 def _launched(o: Observation, policy: Policy) -> Decision:

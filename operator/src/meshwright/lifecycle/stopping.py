@@ -21,10 +21,13 @@ def by_force(o: Observation, policy: Policy, pod: Pod) -> bool:
 
 
 def stop_pods(o: Observation, policy: Policy, pods: Iterable[Pod], at_most: int | None = None) -> tuple[DeletePod, ...]:
-    """Deletions for pods that run and that nobody has asked to stop; on lost nodes by force, if the policy says so."""
+    """Deletions for pods that run and that nobody has asked to stop; on lost nodes by force, if the policy says so.
+
+    A pod whose judged container has ended runs on, and keeps its room, as long as another one of its containers does.
+    """
     actions = []
     for pod in pods:
-        if pod.ended or pod.stopping:
+        if pod.over or pod.stopping:
             continue
         grace = policy.grace_of(pod.identity.role)
         grace = grace if at_most is None else min(grace, at_most)
@@ -43,7 +46,7 @@ def force_pods(o: Observation, policy: Policy, pods: Iterable[Pod]) -> tuple[Del
 def remove_pods(o: Observation, policy: Policy, pods: Iterable[Pod]) -> tuple[DeletePod, ...]:
     """Deletions for all of those pods, also for those that have ended."""
     pods = tuple(pods)
-    ended = tuple(DeletePod(pod.name, pod.uid, 0) for pod in pods if pod.ended and not pod.stopping)
+    ended = tuple(DeletePod(pod.name, pod.uid, 0) for pod in pods if pod.over and not pod.stopping)
     return (*stop_pods(o, policy, pods), *ended, *force_pods(o, policy, pods))
 
 
@@ -59,10 +62,18 @@ def clear_old_pods(o: Observation, policy: Policy) -> Decision | None:
     """Removes what a newer incarnation has replaced, except the last culprit's remains, kept for who looks into it."""
     culprit = o.status.incidents[-1].culprit.pod_uid if o.status.incidents else ""
     old = [pod for pod in o.pods if pod.identity.incarnation < o.status.incarnation]
-    actions = remove_pods(o, policy, (pod for pod in old if not (pod.ended and pod.uid == culprit)))
+    actions = remove_pods(o, policy, (pod for pod in old if not (pod.over and pod.uid == culprit)))
     if not actions or o.status.incident:
         return None
     return Decision(actions=actions, why=f"removing {len(actions)} pods of older incarnations")
+
+
+def let_go(o: Observation) -> Decision:
+    """Deleted: the garbage collector removes what the job owns, and waits for pods that a lost node never lets go."""
+    forced = force_pods(o, o.job.policy, o.pods) if o.job.policy else ()
+    if forced:
+        return Decision(actions=forced, why=f"deleted; the nodes of {len(forced)} of its pods are lost")
+    return Decision(why="deleted; the garbage collector removes what it owns")
 
 
 def suspend(o: Observation, policy: Policy) -> Decision | None:

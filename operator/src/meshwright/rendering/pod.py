@@ -16,7 +16,7 @@ from meshwright.rendering.security import container_context, pod_context
 from meshwright.rendering.settings import RenderSettings
 from meshwright.rendering.world import World
 from meshwright_api import names
-from meshwright_api.reserved import GPU, MOUNT
+from meshwright_api.reserved import GPU, MOUNT, TRAINER
 from meshwright_api.resolve import ResolvedRole
 from meshwright_api.spec import TrainingJobSpec, Volume
 
@@ -38,9 +38,11 @@ def pod_stencil(
         | labels(world.metadata, world.incarnation)
         | {names.LABEL_ROLE: role.name, names.LABEL_INDEX: PerPod("{index}")}
     )
+    trained = pod["containers"][role.container]["name"]
     metadata["annotations"] = (
-        {"kubectl.kubernetes.io/default-container": pod["containers"][role.container]["name"]}
+        {"kubectl.kubernetes.io/default-container": trained}
         | (given.get("annotations") or {})
+        | ({names.ANNOTATION_CONTAINER: trained} if trained != TRAINER else {})
         | {names.ANNOTATION_PLAN: PerPod("{plan}")}
     )
     return Stencil.cut({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})

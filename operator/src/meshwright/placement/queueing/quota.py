@@ -42,6 +42,11 @@ class Quota:
             scopes=tuple(scopes),
         )
 
+    @property
+    def counts_ended_pods(self) -> bool:
+        """Whether a pod that has ended counts until it is removed."""
+        return "count/pods" in self.hard
+
     def counts(self, claim: Claim) -> bool:
         """Whether it counts such pods; scopes that are not known here are left to the API server."""
         return all(_holds(claim, *scope) for scope in self.scopes)

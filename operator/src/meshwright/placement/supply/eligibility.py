@@ -1,8 +1,8 @@
 """Whether a pod may run on a node at all, judged as kube-scheduler judges it: labels, taints, cordon, readiness.
 
-What depends on other pods (affinity to them, spread, host ports, volumes bound to a zone) is not judged here, but for
-pods that want none of their own kind beside them (see `apart`). There kube-scheduler has the last word: a pinned pod
-that it refuses stays unbound, and the gang returns to the queue.
+What depends on other pods (affinity to them, spread, volumes bound to a zone) is not judged, but for host ports and
+pods that want none of their own kind beside them, which count as resources (`host_ports`, `apart`). Of the rest
+kube-scheduler has the last word: a pinned pod that it refuses stays unbound, and the gang is placed anew elsewhere.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from meshwright.placement.supply.apart import apart
+from meshwright.placement.supply.host_ports import host_ports
 from meshwright.placement.supply.resources import NOTHING, Resources
 
 ONE_POD = Resources(pods=1)
@@ -19,7 +20,7 @@ ONE_POD = Resources(pods=1)
 def pod_requests(pod: Mapping[str, Any]) -> Resources:
     """Requests of a pod (or of a pod template, which has no status), including the one pod that it is.
 
-    Pods that want no other of their own kind beside them ask for what every node has only once.
+    Host ports, and a place without others of its own kind where a pod wants that, are what every node has only once.
 
     Raises:
         InvalidQuantity: a request or limit is no quantity.
@@ -36,7 +37,7 @@ def pod_requests(pod: Mapping[str, Any]) -> Resources:
         else:
             peak = peak.most(sidecars + requests)
     total = _with_pod_level(spec.get("resources") or {}, (running + sidecars).most(peak))
-    return total + Resources.parse(spec.get("overhead") or {}) + apart(pod) + ONE_POD
+    return total + Resources.parse(spec.get("overhead") or {}) + apart(pod) + host_ports(pod) + ONE_POD
 
 
 def _sum(amounts: Iterable[Resources]) -> Resources:
