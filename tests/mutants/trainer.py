@@ -9,9 +9,11 @@ from tests.mutants.runner import Edit, Mutant
 TRAINER: Final = "meshwright_trainer"
 ENGINE: Final = f"{TRAINER}/engines/synchronous.py"
 FSDP: Final = f"{TRAINER}/parallel/fsdp.py"
+KEEPING: Final = f"{TRAINER}/keeping.py"
 UPDATE_SHARDING: Final = f"{TRAINER}/parallel/update_sharding.py"
 GUARDS: Final = "tests/trainer/parity/test_guards.py"
 ENGINES: Final = "tests/trainer/engines"
+RUNS: Final = "tests/trainer/running/test_runs.py"
 
 TRAINER_MUTANTS: Final = (
     Mutant(
@@ -162,5 +164,97 @@ TRAINER_MUTANTS: Final = (
             ),
         ),
         (f"{ENGINES}/test_canonical.py::test_weights_and_optimizer_state_have_the_bits_of_one_process[4-1-0]",),
+    ),
+    Mutant(
+        "T03",
+        "gradients go over data before the last micro-batch's are there",
+        (Edit(FSDP, "set_requires_all_reduce(last)", "set_requires_all_reduce(not last)"),),
+        (f"{GUARDS}::test_hybrid_full_sharding_sums_all_micro_batches_over_both_axes",),
+    ),
+    Mutant(
+        "T30",
+        "one layout's norm is another's: in bfloat16 only the first micro-batch is kept",
+        (Edit(UPDATE_SHARDING, "self._sums[parameter] += gradient", "pass"),),
+        (f"{ENGINES}/test_synchronous.py::test_t30_all_ways_of_bfloat16_keep_32_bits_and_stay_near_them",),
+    ),
+    Mutant(
+        "T35",
+        "what a unit counts is counted again when it is recomputed",
+        (Edit(f"{TRAINER}/recompute.py", "                context_fn=functools.partial(_both_runs, unit),\n", ""),),
+        (
+            "tests/trainer/models/test_recompute.py::"
+            "test_t35_what_a_unit_counts_is_counted_once_and_the_second_run_begins_as_the_first",
+        ),
+    ),
+    Mutant(
+        "T61",
+        "an optimizer begins with what a trial step left",
+        (Edit(f"{TRAINER}/optim/foreign.py", "self._forget_trial(self._begun)", "pass"),),
+        (f"{ENGINES}/test_synchronous.py::test_t61_an_optimizer_of_torch_by_factory_is_that_optimizer",),
+    ),
+    Mutant(
+        "T61",
+        "a count of steps that no checkpoint has is taken",
+        (Edit(f"{TRAINER}/optim/beside.py", "if not _equal(before.get(name), after.get(name))", "if False"),),
+        ("tests/trainer/optim/test_optimizer.py::test_t61_state_that_no_checkpoint_can_read_is_refused",),
+    ),
+    Mutant(
+        "T68",
+        "threads that read ahead begin at the first row",
+        (Edit(f"{TRAINER}/data/loader.py", "submit(self.window, step)", "submit(self.window, step - first + 1)"),),
+        ("tests/trainer/data/test_loader.py::test_reading_ahead_changes_nothing",),
+    ),
+    Mutant(
+        "T73",
+        "a checkpoint's batch.micro is taken in place of the job's",
+        (
+            Edit(
+                KEEPING,
+                "            engine.restore(scalars)\n",
+                "            engine.restore(scalars)\n"
+                "            kept = checkpoint.manifest.section['batch']\n"
+                "            vars(self._launch.config.batch)['micro'] = kept['micro']\n",
+            ),
+        ),
+        (f"{RUNS}::test_t73_a_resumed_run_goes_by_its_own_job_and_not_by_the_one_that_wrote_the_checkpoint",),
+    ),
+    Mutant(
+        "T76",
+        "it is not said that an update was left out",
+        (Edit(ENGINE, "skipped=skipped,", "skipped=False,"),),
+        (
+            f"{ENGINES}/test_synchronous.py::"
+            "test_a_gradient_that_is_infinite_on_one_rank_stops_the_update_on_all[2-1-0]",
+        ),
+    ),
+    Mutant(
+        "T84",
+        "ranks that run different units mix their weights and gradients in silence",
+        (Edit(FSDP, "self._lockstep.check()", "pass"),),
+        (f"{ENGINES}/test_own_model.py::test_t84_ranks_that_run_different_units_are_refused_before_the_update",),
+    ),
+    Mutant(
+        "T84",
+        "a parameter that a rank left out is missing from its sum",
+        (Edit(FSDP, "unit.set_reduce_scatter_unused_params(True, recurse=False)", "pass"),),
+        (f"{ENGINES}/test_own_model.py::test_t84_ranks_that_use_different_parameters_train_as_alone",),
+    ),
+    Mutant(
+        "T84",
+        "a user's model with a plan is taken to use all of itself",
+        (Edit(f"{TRAINER}/parallel/apply.py", " or config.model.factory is not None", ""),),
+        (f"{ENGINES}/test_own_model.py::test_a_parameter_that_nothing_uses_stays[2-1-0-True]",),
+    ),
+    Mutant(
+        "T88",
+        "a run that goes on has forgotten which samples it drew",
+        (Edit(KEEPING, "samples=self._start.samples,", "samples=0,"),),
+        (f"{RUNS}::test_sigterm_means_a_checkpoint_and_going_on_changes_no_bit",),
+    ),
+    Mutant(
+        "T90",
+        "a mesh on GPUs is built over a process group for CPUs",
+        (Edit(f"{TRAINER}/mesh.py", 'if f"{device.type}:{wanted}" not in have:', "if not have:"),),
+        (f"{ENGINES}/test_mesh.py::test_t90_a_device_that_the_process_group_cannot_serve_is_refused",),
     ),
 )

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from meshwright_trainer.engines.synchronous import SynchronousEngine
+from meshwright_trainer.errors import InvalidLaunch
 from meshwright_trainer.mesh import ParallelDims
 from tests.trainer.parity.candidate import Placed, engine_of
 from tests.trainer.parity.cells import Cell
@@ -141,3 +143,10 @@ def mesh_places(cell: Cell) -> tuple[int, int, int, list[int]]:
     dims = ParallelDims(data=cell.data, shard=cell.shard, shard_stage=cell.stage)
     mesh = dims.build(torch.device("cpu"))
     return mesh.data_rank, mesh.shard_rank, dims.batch_rank(dist.get_rank()), dist.get_process_group_ranks(mesh.batch)
+
+
+def mesh_on(cell: Cell, device: str) -> str:
+    """Why a mesh is refused on a device."""
+    with pytest.raises(InvalidLaunch) as caught:
+        ParallelDims(data=cell.data, shard=cell.shard, shard_stage=cell.stage).build(torch.device(device))
+    return str(caught.value)

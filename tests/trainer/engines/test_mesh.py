@@ -46,3 +46,11 @@ def test_a_mesh_of_another_size_is_refused() -> None:
     config = trainer_config(Cell("gpt3", 2).section(), 2).parallelism
     with pytest.raises(InvalidLaunch, match="data 2 needs 2 processes, but there are 3"):
         ParallelDims.of(config, 3)
+
+
+def test_t90_a_device_that_the_process_group_cannot_serve_is_refused(pool: Pool) -> None:
+    for says in pool.run(2, "tests.trainer.engines.tasks:mesh_on", Cell("gpt3", 1, 2, 3), "cuda"):
+        assert says.startswith("tensors on cuda need the backend nccl, but the process group has ")
+        assert "cpu:gloo" in says
+    for says in pool.run(1, "tests.trainer.engines.tasks:mesh_on", Cell("gpt3"), "mps"):
+        assert says == "the mesh cannot be built on mps; use one of cpu, cuda"

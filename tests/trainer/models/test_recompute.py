@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from meshwright_api.trainer import Model as ModelSpec
 from meshwright_trainer.batch import Batch
@@ -109,3 +110,113 @@ def test_a_module_without_a_plan_recomputes_its_children() -> None:
     module.zero_grad()
     module(x).sum().backward()
     assert all(torch.equal(a, p.grad) for a, p in zip(before, module.parameters(), strict=True) if p.grad is not None)
+
+
+class Counting(nn.Module):
+    """A unit that scales by a running average, which it moves; in place, or by putting a new tensor there."""
+
+    def __init__(self, in_place: bool) -> None:
+        super().__init__()
+        self.linear, self.in_place = nn.Linear(4, 4), in_place
+        self.register_buffer("average", torch.ones(4))
+        self.register_buffer("seen", None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.linear(x)
+        out = (x * self.average.clone()).tanh()
+        now = x.detach().square().mean(0)
+        if self.in_place:
+            self.average.mul_(0.5).add_(now, alpha=0.5)
+        else:
+            self.average = 0.5 * self.average + 0.5 * now
+        self.seen = now if self.seen is None else self.seen + now
+        return out * self.seen
+
+
+class Stack(nn.Module):
+    """Units one after the other."""
+
+    def __init__(self, *units: nn.Module) -> None:
+        super().__init__()
+        self.units = nn.ModuleList(units)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for unit in self.units:
+            x = unit(x)
+        return x
+
+
+class Clones(TorchDispatchMode):
+    """Counts copies of tensors while it is entered."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += func is torch.ops.aten.clone.default
+        return func(*args, **(kwargs or {}))
+
+
+def stacks() -> dict[str, nn.Module]:
+    torch.manual_seed(2)
+    return {
+        "BatchNorm": Stack(
+            *(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, momentum=m), nn.Tanh()) for m in (0.1, None))
+        ),
+        "in place": Stack(Counting(True), Counting(True)),
+        "anew": Stack(Counting(False), Counting(False)),
+    }
+
+
+@pytest.mark.parametrize("kind", ["BatchNorm", "in place", "anew"])
+@pytest.mark.parametrize("backwards", [1, 2])
+def test_t35_what_a_unit_counts_is_counted_once_and_the_second_run_begins_as_the_first(
+    kind: str, backwards: int
+) -> None:
+    """Three steps of plain autograd are the oracle; with two backward passes each unit runs a third time."""
+    plain = stacks()[kind].train()
+    recomputed = copy.deepcopy(plain)
+    begun = {name: buffer.clone() for name, buffer in plain.named_buffers()}
+    assert apply_recompute(recomputed) == ("units.0", "units.1")
+    for step in range(3):
+        x = torch.randn(5, 4, generator=torch.Generator().manual_seed(step))
+        outs = [module(x) for module in (plain, recomputed)]
+        for out in outs:
+            for last in range(backwards):
+                out.square().sum().backward(retain_graph=last < backwards - 1)
+        assert torch.equal(*outs)
+        for (name, p), (_, q) in zip(plain.named_parameters(), recomputed.named_parameters(), strict=True):
+            assert p.grad is not None
+            assert q.grad is not None
+            assert torch.equal(p.grad, q.grad), name
+        buffers, others = dict(plain.named_buffers()), dict(recomputed.named_buffers())
+        assert buffers.keys() == others.keys()
+        assert all(torch.equal(buffers[name], others[name]) for name in buffers)
+    assert not any(torch.equal(buffers[name], begun[name]) for name in begun)
+
+
+def test_t35_buffers_that_are_derived_values_are_not_copied_nor_are_any_in_an_evaluation() -> None:
+    seen: dict[str, list[int]] = {"kept": [], "derived": []}
+
+    class Looks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+            self.register_buffer("kept", torch.ones(4))
+            self.register_buffer("derived", torch.ones(4), persistent=False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            for name, places in seen.items():
+                places.append(self.get_buffer(name).data_ptr())
+            return (self.linear(x) * self.kept * self.derived).tanh()
+
+    module = Stack(Looks())
+    apply_recompute(module)
+    module(torch.ones(2, 4)).sum().backward()
+    assert len(set(seen["derived"])) == 1
+    assert len(seen["derived"]) == len(seen["kept"]) == len(set(seen["kept"])) == 2
+    assert module.units[0].kept.data_ptr() == seen["kept"][0], "the module's own is there again"
+    with Clones() as training:
+        module(torch.ones(2, 4))
+    with Clones() as evaluation, torch.no_grad():
+        module(torch.ones(2, 4))
+    assert (training.count, evaluation.count) == (1, 0)

@@ -17,13 +17,16 @@ import yaml
 from safetensors.torch import load_file
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from meshwright_trainer.batch import Window
 from meshwright_trainer.checkpoint.digest import digest
 from meshwright_trainer.checkpoint.errors import StorageError
 from meshwright_trainer.checkpoint.reader import Checkpoint
 from meshwright_trainer.checkpoint.storage import LocalStorage
 from meshwright_trainer.cli import main
+from meshwright_trainer.engines.synchronous import SynchronousEngine
 from meshwright_trainer.loop import Ending
 from meshwright_trainer.notebook import train
+from meshwright_trainer.optim.optimizer import RuleOptimizer
 
 ROOT = Path(__file__).resolve().parents[3]
 WORDS = b"rank shard mesh stage ring tensor data gang node switch rail leaf "
@@ -94,6 +97,33 @@ def test_a_run_that_is_done_is_not_trained_again(job: Path, capsys: pytest.Captu
     assert state_of(job.parent / "checkpoints") == before
     assert main(["train", str(job), "--set", "steps=9"]) == 0, "fewer steps than were done are done too"
     assert lines(capsys.readouterr().out)[-1] == {"event": "finished", "step": 12}
+
+
+def test_t73_a_resumed_run_goes_by_its_own_job_and_not_by_the_one_that_wrote_the_checkpoint(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    constant = ["--set", "optimizer.learningRateSchedule={name: Constant, warmupSteps: 0}"]
+    assert main(["train", str(job), *constant, "--set", "steps=5"]) == 0
+    sizes: list[list[int]] = []
+    rates: list[float] = []
+    run, update = SynchronousEngine.run, RuleOptimizer.update
+
+    def sized(engine: SynchronousEngine, window: Window) -> Any:
+        sizes.append([batch.size for batch in window.micro_batches])
+        return run(engine, window)
+
+    def rated(optimizer: RuleOptimizer, gradients: Any, *, rate: float, count: int) -> None:
+        rates.append(rate)
+        update(optimizer, gradients, rate=rate, count=count)
+
+    monkeypatch.setattr(SynchronousEngine, "run", sized)
+    monkeypatch.setattr(RuleOptimizer, "update", rated)
+    capsys.readouterr()
+    changed = ["--set", "steps=7", "--set", "batch.micro=2", "--set", "optimizer.learningRate=5e-3"]
+    assert main(["train", str(job), *constant, *changed]) == 0
+    assert lines(capsys.readouterr().out)[0]["resumed_from_step"] == 5
+    assert sizes == [[2, 2, 2, 2]] * 2
+    assert rates == [5e-3] * 2
 
 
 def test_equal_seeds_write_equal_texts(job: Path, capsys: pytest.CaptureFixture[str]) -> None:

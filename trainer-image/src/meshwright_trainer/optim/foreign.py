@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from meshwright_api.trainer_config import OptimizerConfig
 from meshwright_trainer.checkpoint.pieces import Piece
 from meshwright_trainer.errors import InvalidLaunch
+from meshwright_trainer.optim.beside import kept_beside, lost
 from meshwright_trainer.parallel.layout import Slice
 from meshwright_trainer.parallel.units import matches
 from meshwright_trainer.plugins import load_factory
@@ -21,9 +23,9 @@ FIELD = "spec.trainer.optimizer.factory"
 class ForeignOptimizer:
     """Runs an optimizer on this rank's slices.
 
-    Its state has to exist before the first step. A trial step without gradient creates it; what the trial created is
-    set to 0 and what was there before gets its value back, so state that begins elsewhere than at 0 belongs in the
-    optimizer's constructor.
+    A checkpoint is read into tensors that are there, and most optimizers make theirs in the first step. So a trial step
+    without gradient makes them here. Where they begin only the optimizer knows (the step sizes of Rprop at the learning
+    rate, a product of NAdam at 1), so if the first update is the run's first, the trial is forgotten before it.
     """
 
     def __init__(
@@ -39,7 +41,7 @@ class ForeignOptimizer:
 
         Raises:
             InvalidTrainer: there is no such factory.
-            InvalidLaunch: it cannot be called so, or its state cannot be kept in checkpoints.
+            InvalidLaunch: it cannot be called so, its step needs a closure, or its state cannot be kept in checkpoints.
         """
         self._slices, self._first = slices, first
         self._parameters = [nn.Parameter(s.tensor) for s in slices]
@@ -55,10 +57,18 @@ class ForeignOptimizer:
             raise InvalidLaunch(f"{FIELD}: {config.factory} cannot be called with {arguments}: {error}") from error
         # Groups may have rates of their own; the schedule scales all of them.
         self._rates = [float(group["lr"]) / config.learning_rate for group in self._optimizer.param_groups]
-        self._create_state()
+        self._check_step()
+        self._begun: list[dict[str, Any] | None] | None = None
+        self._try()
 
     def update(self, gradients: Sequence[Tensor], *, rate: float, count: int) -> None:
         """One step of the optimizer."""
+        if self._begun is not None and count == 1:
+            self._forget_trial(self._begun)
+        self._begun = None
+        self._step(gradients, rate)
+
+    def _step(self, gradients: Sequence[Tensor], rate: float) -> None:
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = gradient
         for group, share in zip(self._optimizer.param_groups, self._rates, strict=True):
@@ -71,7 +81,7 @@ class ForeignOptimizer:
         """State of a parameter's shape lies as the parameter does; single numbers are kept once."""
         found: dict[str, Piece] = {}
         for part, parameter in zip(self._slices, self._parameters, strict=True):
-            for kind, value in self._optimizer.state[parameter].items():
+            for kind, value in self._optimizer.state.get(parameter, {}).items():
                 if value is None:
                     continue
                 name = f"optimizer/{kind}/{part.name}"
@@ -84,23 +94,50 @@ class ForeignOptimizer:
                     found[name] = Piece(shape, tuple(0 for _ in shape), value, part.owner)
         return found
 
-    def _create_state(self) -> None:
-        before = {p: dict(self._optimizer.state.get(p, {})) for p in self._parameters}
-        values = {t: t.clone() for state in before.values() for t in state.values() if isinstance(t, Tensor)}
-        weights = [p.detach().clone() for p in self._parameters]
-        self.update([torch.zeros_like(p) for p in self._parameters], rate=0.0, count=1)
+    def _try(self) -> None:
+        """Makes the state that a checkpoint is read into. Weights, and what state there was, keep their values."""
+        state = self._optimizer.state
+        self._begun = [dict(state[p]) if p in state else None for p in self._parameters]
+        held = [t for begun in self._begun for t in (begun or {}).values() if isinstance(t, Tensor)]
+        values = [(t, t.clone()) for t in (*held, *(p.detach() for p in self._parameters))]
+        beside = kept_beside(self._optimizer)
+        self._step([torch.zeros_like(p) for p in self._parameters], rate=0.0)
+        for parameter in self._parameters:
+            for kind, value in state.get(parameter, {}).items():
+                _check_readable(kind, value)
         with torch.no_grad():
-            for parameter, weight in zip(self._parameters, weights, strict=True):
-                parameter.copy_(weight)
-                for kind, value in self._optimizer.state[parameter].items():
-                    self._reset(kind, value, values)
-
-    def _reset(self, kind: str, value: Any, before: Mapping[Tensor, Tensor]) -> None:
-        if value is None:
-            return
-        if not isinstance(value, Tensor):
+            for tensor, value in values:
+                tensor.copy_(value)
+        for name in lost(self._optimizer, self._parameters, beside):
             raise InvalidLaunch(
-                f"{FIELD}: the state {kind!r} is a {type(value).__name__}, which a checkpoint cannot read back in "
-                "place; make it a tensor, or set the argument that leaves it out"
+                f"{FIELD}: the optimizer keeps {name} beside the state of its parameters, where no checkpoint sees it; "
+                "make it a tensor in the state of a parameter, or set the argument that leaves it out"
             )
-        value.copy_(before[value]) if value in before else value.zero_()
+
+    def _forget_trial(self, begun: Sequence[dict[str, Any] | None]) -> None:
+        for parameter, before in zip(self._parameters, begun, strict=True):
+            if before is None:
+                self._optimizer.state.pop(parameter, None)
+            else:
+                self._optimizer.state[parameter].clear()
+                self._optimizer.state[parameter].update(before)
+
+    def _check_step(self) -> None:
+        try:
+            inspect.signature(self._optimizer.step).bind()
+        except ValueError:  # built in, without a signature to check against
+            return
+        except TypeError as error:
+            raise InvalidLaunch(
+                f"{FIELD}: the step of a {type(self._optimizer).__name__} cannot be called without arguments: {error}; "
+                "an optimizer that asks for the loss again by a closure cannot be used, for the gradient is summed "
+                "over all ranks before it"
+            ) from error
+
+
+def _check_readable(kind: str, value: Any) -> None:
+    if value is not None and not isinstance(value, Tensor):
+        raise InvalidLaunch(
+            f"{FIELD}: the state {kind!r} is a {type(value).__name__}, which a checkpoint cannot read back in place; "
+            "make it a tensor, or set the argument that leaves it out"
+        )

@@ -16,6 +16,7 @@ from meshwright_trainer.parallel import materialise
 from meshwright_trainer.parallel.data import DataParallel
 from meshwright_trainer.parallel.fsdp import FullySharded, shard_units
 from meshwright_trainer.parallel.layout import Layout
+from meshwright_trainer.parallel.lockstep import Lockstep
 from meshwright_trainer.parallel.units import freeze, units_of
 from meshwright_trainer.parallel.update_sharding import UpdateSharded
 from meshwright_trainer.recompute import apply_recompute
@@ -52,17 +53,21 @@ def apply(config: TrainerConfig, mesh: Mesh, model: Model) -> Layout:
 def _spread(config: TrainerConfig, mesh: Mesh, model: Model, drawn: bool) -> Layout:
     module: nn.Module = model.module
     bf16, in_order = config.precision is Precision.BF16, config.determinism is Determinism.CANONICAL
+    # A built-in model runs all of itself for every micro-batch. One of a user's own need not, with a plan or without.
+    own = model.plan is None or config.model.factory is not None
+    lockstep = Lockstep() if own and mesh.dims.shard_stage >= 2 else None
     if mesh.dims.shard > 1:
         _check_no_scalars(module)
     if mesh.dims.shard_stage >= 2:
-        shard_units(module, units_of(module, model.plan), mesh, bf16=bf16, in_order=in_order)
+        units = units_of(module, model.plan)
+        shard_units(module, units, mesh, bf16=bf16, in_order=in_order, lockstep=lockstep)
     if drawn:
         module.to_empty(device=mesh.device)
     if mesh.dims.shard_stage >= 2:
-        return FullySharded(module, mesh, in_order=in_order)
+        return FullySharded(module, mesh, in_order=in_order, lockstep=lockstep)
     if mesh.dims.shard_stage == 1 or bf16:
         return UpdateSharded(module, mesh, bf16=bf16, in_order=in_order)
-    return DataParallel(module, mesh, in_order=in_order, may_skip=model.plan is None)
+    return DataParallel(module, mesh, in_order=in_order, may_skip=own)
 
 
 def _check_no_scalars(module: nn.Module) -> None:
