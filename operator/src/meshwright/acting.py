@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Final, TypeVar
 
@@ -82,20 +83,28 @@ async def _for_all(actions: Sequence[T], act: Callable[[T], Awaitable[None]]) ->
         raise errors[0]
 
 
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Tells a no of the API server from a failure to answer."""
+    try:
+        yield
+    except ApiError as error:
+        if refuses(error):
+            raise Refused(error.message) from error
+        raise
+
+
 async def _create_pod(api: ApiServer, known: KnownJob, action: CreatePod, clock: Clock) -> None:
     frozen = known.memory.frozen
     assert frozen is not None, "a pod is created from a plan"
     who = action.identity
     manifest = pod_manifest(frozen, who.role, who.index)
     try:
-        answer = await api.create(PODS, known.metadata.namespace, manifest, accept=METADATA_ONLY, reader=_CREATED)
+        with _refusals():
+            answer = await api.create(PODS, known.metadata.namespace, manifest, accept=METADATA_ONLY, reader=_CREATED)
     except AlreadyExists:
         await _adopt(api, known, manifest["metadata"]["name"])
         return
-    except ApiError as error:
-        if refuses(error):
-            raise Refused(error.message) from error
-        raise
     pod = created_pod(answer, who)
     known.memory.created[pod.uid] = (pod, clock())
     known.memory.refusal = ""
@@ -127,12 +136,8 @@ async def store_plan(api: ApiServer, known: KnownJob) -> None:
         Refused: the API server refuses one of them.
         ApiError: something failed; all of it may be done again.
     """
-    try:
+    with _refusals():
         await _store(api, known)
-    except ApiError as error:
-        if refuses(error):
-            raise Refused(error.message) from error
-        raise
 
 
 async def _store(api: ApiServer, known: KnownJob) -> None:

@@ -321,6 +321,15 @@ class TestWhatItHolds:
         assert use is not None
         assert (use.node, use.resources) == ("n1", Resources(cpu=500, pods=1))
 
+    @pytest.mark.parametrize(("port", "on_the_host"), [({"hostPort": 80}, False), ({"containerPort": 80}, True)])
+    def test_ports_of_its_node(self, port: dict[str, Any], on_the_host: bool) -> None:
+        pod = a_pod(node="n1", phase="Running")
+        pod["spec"]["hostNetwork"] = on_the_host
+        pod["spec"]["containers"][0]["ports"] = [{**port, "name": "web", "protocol": "UDP"}]
+        use = project_pod(pod).use
+        assert use is not None
+        assert use.resources == Resources(pods=1, other=(("a node without pods on host port 80/UDP", 1),))
+
     @pytest.mark.parametrize("pod", [a_pod(), a_pod(node="n1", phase="Succeeded"), a_pod(node="n1", phase="Failed")])
     def test_nothing_when_it_is_not_bound_or_over(self, pod: dict[str, Any]) -> None:
         assert project_pod(pod).use is None

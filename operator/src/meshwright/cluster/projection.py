@@ -19,10 +19,9 @@ from meshwright.placement.supply.nodes import NodeCapacity
 from meshwright.placement.supply.requests import ONE_POD
 from meshwright.placement.supply.resources import Resources
 from meshwright_api import names
+from meshwright_api.reserved import TRAINER
 from meshwright_api.status import MAX_LAST_WORDS
 
-JUDGED_CONTAINER: Final = "trainer"
-"""Its end is the pod's end; in a pod with one container, that one is judged whatever its name."""
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -159,13 +158,14 @@ def _gang_pod(
 
 
 def _judged(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The status of the container that is judged: others may have been injected beside it, before it or after it."""
+    """The status of the container whose end is the pod's: the one that is noted, the only one, or `trainer`.
+
+    Others may have been injected beside it, before it or after it.
+    """
     containers = [_text(_map(c).get("name")) for c in _list(spec.get("containers"))]
     noted = _text(_map(metadata.get("annotations")).get(names.ANNOTATION_CONTAINER))
-    if noted in containers:
-        wanted = noted
-    else:
-        wanted = JUDGED_CONTAINER if JUDGED_CONTAINER in containers or len(containers) != 1 else containers[0]
+    unsaid = containers[0] if len(containers) == 1 else TRAINER
+    wanted = noted if noted in containers else unsaid
     statuses = map(_map, _list(status.get("containerStatuses")))
     return next((s for s in statuses if s.get("name") == wanted), {})
 
